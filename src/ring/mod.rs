@@ -36,6 +36,7 @@ mod op;
 mod probe;
 mod report;
 mod threads;
+mod view;
 
 use std::io;
 use std::path::Path;
@@ -50,6 +51,7 @@ pub use self::error::RingError;
 pub use self::op::RingFile;
 use self::op::{Kind, Op};
 pub use self::report::ProbeReport;
+pub use self::view::view;
 
 /// Largest part of one operation given to the kernel at once, in bytes. Linux moves at most 2 GiB less a page per
 /// call; a power of two below keeps every part aligned.
