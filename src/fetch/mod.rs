@@ -22,6 +22,8 @@
 
 mod job;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod threads;
 
 pub use job::{Done, FetchCounts, FetchStats, Job, JobId, Lane, Sink};

@@ -14,23 +14,21 @@ use std::sync::Arc;
 /// Bytes read in one go.
 const PIECE: u64 = 1024 * 1024;
 
-/// The bytes of `range` in order. Ends early at the end of the file.
+/// Pieces read at the same time.
+const AT_ONCE: usize = 2;
+
+/// The bytes of `range` in order. A file that ends before the range does is an error.
 pub(crate) fn pieces(file: File, range: Range<u64>) -> BoxStream<'static, object_store::Result<Bytes>> {
-    let start = (Arc::new(file), range);
-    futures_util::stream::try_unfold(start, |(file, range)| async move {
-        if range.start >= range.end {
-            return Ok(None);
-        }
-        let length = PIECE.min(range.end - range.start);
-        let reader = file.clone();
-        let piece = tokio::task::spawn_blocking(move || read(&reader, range.start, length)).await??;
-        if piece.is_empty() {
-            return Ok(None);
-        }
-        let next = range.start + piece.len() as u64;
-        Ok(Some((piece, (file, next..range.end))))
-    })
-    .boxed()
+    let file = Arc::new(file);
+    let starts = range.clone().step_by(usize::try_from(PIECE).expect("a piece is small"));
+    futures_util::stream::iter(starts)
+        .map(move |start| {
+            let (file, length) = (file.clone(), PIECE.min(range.end - start));
+            let piece = tokio::task::spawn_blocking(move || read(&file, start, length));
+            async move { piece.await? }
+        })
+        .buffered(AT_ONCE)
+        .boxed()
 }
 
 fn read(file: &File, offset: u64, length: u64) -> object_store::Result<Bytes> {
@@ -38,12 +36,15 @@ fn read(file: &File, offset: u64, length: u64) -> object_store::Result<Bytes> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
+            Ok(0) => return Err(failed(std::io::ErrorKind::UnexpectedEof.into())),
             Ok(n) => done += n,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(object_store::Error::Generic { store: "file", source: source.into() }),
+            Err(error) => return Err(failed(error)),
         }
     }
-    buffer.truncate(done);
     Ok(buffer.into())
+}
+
+fn failed(error: std::io::Error) -> object_store::Error {
+    object_store::Error::Generic { store: "file", source: error.into() }
 }

@@ -50,7 +50,7 @@ mod secret;
 mod settings;
 mod stats;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod url;
 mod validate;
 

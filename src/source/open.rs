@@ -314,7 +314,8 @@ impl Opening<'_> {
         match settings.proxy.as_deref() {
             // There is no switch for "ignore the environment"; a proxy that every host is exempt from is one.
             proxy if loopback || proxy == Some("off") => {
-                options = options.with_proxy_url("http://127.0.0.1:9").with_proxy_excludes("*");
+                options =
+                    options.with_proxy_url("http://127.0.0.1:9").with_proxy_excludes("*,0.0.0.0/0,::/0");
             }
             Some(proxy) => options = options.with_proxy_url(proxy),
             None => {}
@@ -374,7 +375,7 @@ mod tests {
         for url in ["s3://b/k", "tos://b/k", "az://b/k", "file:///x", "http://h/x", "https://h/x"] {
             open(&stores, url).unwrap_or_else(|error| panic!("{url}: {error:?}"));
         }
-        let public = super::tests::stores("default.anonymous = true\ndefault.region = 'r'");
+        let public = super::super::tests::stores("default.anonymous = true\ndefault.region = 'r'");
         for url in ["s3://b/k", "tos://b/k", "gs://b/k"] {
             open(&public, url).unwrap_or_else(|error| panic!("{url}: {error:?}"));
         }
