@@ -38,6 +38,9 @@ impl<'a> Place<'a> {
         let url = self.url.to_owned();
         let text = chain(&error);
         let code = between(&text, "<Code>", "</Code>").unwrap_or_default();
+        if let StoreError::InvalidPath { source } = &error {
+            return SourceError::Unsupported { url, why: format!("a key cannot be addressed: {source}") };
+        }
         match note.status().or_else(|| status_of(&error)) {
             Some(404 | 410) => SourceError::NotFound { url, hint: hint(code).to_owned() },
             Some(status @ (401 | 403)) => SourceError::Denied { url, hint: denied(status, code) },
@@ -52,7 +55,8 @@ impl<'a> Place<'a> {
             Some(status @ (429 | 503)) => {
                 SourceError::Throttled { url, status, attempts: 1, retry_after: note.retry_after() }
             }
-            Some(status @ (408 | 500 | 502 | 504)) => {
+            // A success that the store layer cannot use: an error in its body, or a header missing.
+            Some(status @ (200..=299 | 408 | 500 | 502 | 504)) => {
                 SourceError::Server { url, status, attempts: 1, source: error.into() }
             }
             Some(status) if (300..400).contains(&status) => {
@@ -64,12 +68,7 @@ impl<'a> Place<'a> {
                 why: "the TLS certificate is not trusted; name its authority in ca_bundle".to_owned(),
             },
             None if is_transport(&error) => SourceError::Unreachable { url, source: error.into() },
-            _ => match error {
-                StoreError::InvalidPath { source } => {
-                    SourceError::Unsupported { url, why: format!("a key cannot be addressed: {source}") }
-                }
-                error => SourceError::Other { url, source: error.into() },
-            },
+            _ => SourceError::Other { url, source: error.into() },
         }
     }
 }

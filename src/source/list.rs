@@ -108,7 +108,12 @@ async fn look_up(store: &Store, place: Place<'_>, path: &Path) -> Result<ObjectM
         let error = match ask(store, place, path, head).await {
             Ok(meta) => return Ok(meta),
             // Refused HEADs say nothing about the reason, and a signed URL may be good for GET only: ask for a byte.
-            Err(SourceError::Denied { .. } | SourceError::Other { .. } | SourceError::Unsupported { .. }) => {
+            Err(
+                SourceError::Denied { .. }
+                | SourceError::Other { .. }
+                | SourceError::Unsupported { .. }
+                | SourceError::Server { status: 200..=299, .. },
+            ) => {
                 let byte = GetOptions::new().with_range(Some(GetRange::Bounded(0..1)));
                 match ask(store, place, path, byte).await {
                     Ok(meta) => return Ok(meta),

@@ -193,6 +193,17 @@ impl<S: FnMut(&[u8])> Reading<'_, S> {
 
     /// Hands the body on, without its first `skip` bytes.
     async fn take(&mut self, reply: GetResult, skip: u64) -> Result<(), SourceError> {
+        if self.object.etag.is_some() && reply.meta.e_tag.is_none() {
+            // Nothing shows that this is the content that was listed, or an object at all: stores also put error
+            // texts into successful replies.
+            let source = "the reply has no ETag, though the listing had one".into();
+            return Err(SourceError::Server {
+                url: self.object.url.clone(),
+                status: 200,
+                attempts: 1,
+                source,
+            });
+        }
         self.object.same_content(&reply.meta)?;
         if reply.range.start + skip != self.at {
             return Err(self.place().cut(None));

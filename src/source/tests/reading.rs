@@ -92,6 +92,22 @@ async fn throttling_is_waited_for_as_long_as_the_store_asks() {
 }
 
 #[tokio::test]
+async fn an_error_text_in_a_successful_reply_is_not_content() {
+    let whole = content(1000);
+    let served = whole.clone();
+    let server = Server::start(move |request| match request.number {
+        // Twice: the first makes the reader suspect a server without ranges, which the second refutes.
+        0 | 1 => Reply::status(200, "<Error><Code>SlowDown</Code></Error>"),
+        2 => Reply::object(request, &served, ""),
+        _ => Reply::object(request, &served, "\"v1\""),
+    });
+    let (got, result, stores) = read(&server, "", whole.len(), 0..1000).await;
+    result.unwrap();
+    assert_eq!(got, whole);
+    assert_eq!(stores.stats().snapshot().retries_server, 2, "the second was a reply without ETag");
+}
+
+#[tokio::test]
 async fn retries_end() {
     let server = Server::start(|_| Reply::status(503, "<Code>SlowDown</Code>"));
     let (got, result, stores) = read(&server, "retries = 2", 10, 0..10).await;
