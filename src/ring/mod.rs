@@ -36,6 +36,7 @@ mod op;
 mod probe;
 mod report;
 mod threads;
+mod uring;
 
 use std::io;
 use std::path::Path;
