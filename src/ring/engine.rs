@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::RingError;
 use super::op::Op;
 use super::threads::Threads;
+use super::uring::Uring;
 
 /// The option `io.engine`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +105,7 @@ impl Drop for ThreadGuard {
 }
 
 pub(super) enum Engine {
+    Uring(Uring),
     Threads(Threads),
 }
 
@@ -116,7 +118,13 @@ impl Engine {
         why: &mut Vec<String>,
     ) -> Result<Engine, RingError> {
         match choice {
-            EngineChoice::Auto | EngineChoice::IoUring => {}
+            EngineChoice::Auto | EngineChoice::IoUring => match Uring::start(depth, shared) {
+                Ok(uring) => return Ok(Engine::Uring(uring)),
+                Err(reason) if choice == EngineChoice::IoUring => {
+                    return Err(RingError::Unavailable { reason });
+                }
+                Err(reason) => why.push(reason),
+            },
             EngineChoice::Threads => why.push("chosen by io.engine".to_owned()),
         }
         Ok(Engine::Threads(Threads::start(depth, shared)?))
@@ -125,6 +133,7 @@ impl Engine {
     /// As in `ProbeReport::engine`.
     pub(super) fn name(&self) -> &'static str {
         match self {
+            Engine::Uring(_) => "io_uring",
             Engine::Threads(_) => "threads",
         }
     }
@@ -132,6 +141,7 @@ impl Engine {
     /// Takes the operation; it is answered in any case.
     pub(super) fn submit(&self, op: Op) {
         match self {
+            Engine::Uring(uring) => uring.submit(op),
             Engine::Threads(threads) => threads.submit(op),
         }
     }
@@ -139,6 +149,7 @@ impl Engine {
     /// Begins the end of the engine and does not wait for it.
     pub(super) fn stop(&self) {
         match self {
+            Engine::Uring(uring) => uring.stop(),
             Engine::Threads(threads) => threads.stop(),
         }
     }
