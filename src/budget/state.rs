@@ -81,9 +81,11 @@ impl State {
         loop {
             let lane = if self.demand.is_empty() { Lane::Ahead } else { Lane::Demand };
             let free = limit - self.used;
-            let Some(waiter) = self.queue(lane).pop_front_if(|waiter| waiter.bytes <= free) else {
+            let queue = self.queue(lane);
+            if queue.front().is_none_or(|first| first.bytes > free) {
                 return granted;
-            };
+            }
+            let waiter = queue.pop_front().expect("the queue has a first");
             self.hold(waiter.bytes);
             granted.push(Granted { bytes: waiter.bytes, wake: waiter.wake });
         }
