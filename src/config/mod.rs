@@ -51,10 +51,12 @@ pub use pool::{Pool, PoolError};
 pub use prefetch::{Prefetch, PrefetchError};
 pub use reader::Setting;
 pub use serve::{Serve, ServeError};
-pub use store::{Store, StoreError};
+pub use store::StoreError;
 pub use surroundings::{Space, Surroundings};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError};
 pub use value::ValueError;
+
+use crate::source::StoreSettings;
 
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
@@ -71,8 +73,8 @@ pub struct Config {
     pub prefetch: Prefetch,
     /// Batches kept ready.
     pub batch: Batch,
-    /// Object store settings, as written.
-    pub store: Store,
+    /// Options of object stores.
+    pub store: StoreSettings,
     /// Named data sets.
     pub dataset: BTreeMap<String, Dataset>,
     /// Metrics and logs.
@@ -114,7 +116,7 @@ impl Config {
         let prefetch = Prefetch::read(&mut readers.section("prefetch"), &pool, around);
         let batch = Batch::read(&mut readers.section("batch"));
         let telemetry = Telemetry::read(&mut readers.section("telemetry"));
-        let store = Store::read(&mut readers);
+        let store = store::read(&mut readers);
         let dataset = Dataset::read_all(&mut readers);
         let settings = readers.into_settings();
         if mistakes.is_empty() {

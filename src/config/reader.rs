@@ -64,9 +64,8 @@ impl<'a> Readers<'a> {
         self.settings.push(setting);
     }
 
-    pub(super) fn refuse(&mut self, key: String, given: Option<Given>, place: Place, reason: SectionError) {
-        let value = given.map(|given| given.show());
-        self.mistakes.push(Mistake { key: Some(key), value, place, reason, allowed: None });
+    pub(super) fn refuse(&mut self, mistake: Mistake) {
+        self.mistakes.push(mistake);
     }
 
     pub(super) fn into_settings(self) -> Vec<Setting> {
