@@ -1,0 +1,194 @@
+//! The pass over a compressed shard: its blocks are what comes out of the decompressor, one after the other.
+//!
+//! The pass takes its whole share of the in-flight budget at once (two pieces of input, two blocks of output) and holds
+//! nothing while it waits for the trainer, so passes cannot block each other. Damage in a compressed stream cannot be
+//! told apart from damage in transfer, so the whole shard is fetched once more before the source is blamed.
+
+use super::block::Loader;
+use super::error::LoadError;
+use super::landing::Landing;
+use super::pass::Outcome;
+use super::scan::Scan;
+use super::shard::Shard;
+use super::transfer::Transfer;
+use crate::budget::{Lane, Permit};
+use crate::fetch;
+use crate::pool::SlotMut;
+use crate::record::{Format, InflateError, Inflater};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Blocks' worth of the in-flight budget that a running pass holds.
+const SHARE: u64 = 4;
+
+struct Inflated<'a> {
+    loader: &'a Loader,
+    shard: &'a Arc<Shard>,
+    landing: Landing,
+    scan: Scan,
+    permit: Option<Permit>,
+    output: Option<SlotMut>,
+    filled: usize,
+    blocks: u64,
+}
+
+/// Why the shard has to be fetched again.
+enum Failure {
+    Load(LoadError),
+    Inflate(InflateError),
+    Abandoned,
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<InflateError> for Failure {
+    fn from(error: InflateError) -> Self {
+        Self::Inflate(error)
+    }
+}
+
+pub(super) async fn run(
+    loader: &Loader,
+    shard: &Arc<Shard>,
+    format: Format,
+    first: Vec<u8>,
+) -> Result<Outcome, LoadError> {
+    let mut first = Some(first);
+    let mut before: Option<InflateError> = None;
+    loop {
+        let pass = Inflated {
+            loader,
+            shard,
+            landing: Landing::open(loader, shard, shard.object().size),
+            scan: Scan::new(loader.parts().pool.block_bytes()),
+            permit: None,
+            output: None,
+            filled: 0,
+            blocks: 0,
+        };
+        match pass.run(format, first.take()).await {
+            Ok(()) => return Ok(Outcome::Done),
+            Err(Failure::Abandoned) => return Ok(Outcome::Abandoned),
+            Err(Failure::Load(error)) => return Err(error),
+            Err(Failure::Inflate(error)) => {
+                if before.is_some() {
+                    let url = shard.object().url.clone();
+                    return Err(LoadError::Inflate { url, cause: Arc::new(error) });
+                }
+                loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
+                tracing::warn!(url = shard.object().url, %error, "compressed shard fetched again");
+                before = Some(error);
+            }
+        }
+    }
+}
+
+impl Inflated<'_> {
+    async fn run(mut self, format: Format, first: Option<Vec<u8>>) -> Result<(), Failure> {
+        let (size, piece) = (self.shard.object().size, self.loader.block_bytes());
+        let mut inflater = Inflater::new(format);
+        let mut offset = first.as_ref().map_or(0, |first| first.len() as u64);
+        let mut ready = first;
+        self.resume().await?;
+        let mut coming: Option<Transfer<Vec<u8>>> = None;
+        loop {
+            // The next piece travels while this one is inflated.
+            let next = (offset < size).then(|| {
+                let length = piece.min(size - offset);
+                let buffer = vec![0; usize::try_from(length).expect("a block fits memory")];
+                let (threads, object) = (&self.loader.parts().threads, self.shard.object());
+                Transfer::start(threads, object, offset..offset + length, fetch::Lane::Ahead, buffer)
+            });
+            offset = size.min(offset + piece);
+            if let Some(raw) = ready.take() {
+                self.inflate(&mut inflater, &raw).await?;
+            }
+            if let Some(mut transfer) = std::mem::replace(&mut coming, next) {
+                ready = Some(transfer.finish().await?);
+            } else if coming.is_none() {
+                break;
+            }
+        }
+        inflater.finish()?;
+        if let Some(slot) = self.output.take() {
+            self.block_full(slot).await?;
+        }
+        self.shard.pass().finishing = true;
+        let index = self.scan.finish(self.shard);
+        self.shard.touch();
+        self.landing.commit(&index).await;
+        Ok(())
+    }
+
+    async fn resume(&mut self) -> Result<(), LoadError> {
+        if self.permit.is_none() {
+            let bytes = SHARE * self.loader.block_bytes();
+            let permit = self.loader.parts().in_flight.reserve(bytes, Lane::Demand).await;
+            self.permit = Some(permit.map_err(|_| LoadError::Stopping)?);
+        }
+        Ok(())
+    }
+
+    async fn inflate(&mut self, inflater: &mut Inflater, mut raw: &[u8]) -> Result<(), Failure> {
+        let capacity = usize::try_from(self.loader.block_bytes()).expect("a block fits memory");
+        loop {
+            let mut slot = match self.output.take() {
+                Some(slot) => slot,
+                None => {
+                    self.wait_for_readers().await?;
+                    self.loader.parts().pool.slot().await
+                }
+            };
+            let step = inflater.inflate(raw, &mut slot.bytes_mut()[self.filled..])?;
+            raw = &raw[step.consumed..];
+            self.filled += step.produced;
+            if self.filled == capacity {
+                self.block_full(slot).await?;
+            } else {
+                self.output = Some(slot);
+                // Room was left, so the decompressor has given all that this input holds.
+                if raw.is_empty() || step.finished {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn block_full(&mut self, slot: SlotMut) -> Result<(), LoadError> {
+        let (block, length) = (self.blocks, std::mem::take(&mut self.filled));
+        if length == 0 {
+            return Ok(());
+        }
+        self.scan.feed(block, slot.bytes(length));
+        self.loader.stats().scanned_bytes.fetch_add(length as u64, Relaxed);
+        self.landing.publish(block, slot, u32::try_from(length).expect("a block fits 32 bits"), None);
+        // The share covers two blocks of output: this one on its way to disk, and the next.
+        self.landing.flush(1).await;
+        let faults = self.scan.accept(self.shard);
+        self.loader.stats().corrupt_records.fetch_add(faults as u64, Relaxed);
+        self.blocks += 1;
+        self.shard.pass().done = self.blocks;
+        self.shard.touch();
+        Ok(())
+    }
+
+    /// Before a new block is begun: waits until somebody looks that far ahead, holding no memory of the budget.
+    async fn wait_for_readers(&mut self) -> Result<(), Failure> {
+        loop {
+            let mut changes = self.shard.changes();
+            if self.blocks < self.shard.wanted() {
+                return Ok(self.resume().await?);
+            }
+            if !self.shard.has_readers() {
+                return Err(Failure::Abandoned);
+            }
+            self.landing.flush(0).await;
+            self.permit = None;
+            let _ = changes.changed().await;
+        }
+    }
+}

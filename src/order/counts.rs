@@ -1,0 +1,131 @@
+//! Record counts along an epoch's sequence, as they become known.
+
+/// Where a position is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Located {
+    /// In the shard at this slot, this record of those that count.
+    At {
+        /// Place of the shard in the epoch.
+        slot: u64,
+        /// Record within the shard, from 0.
+        record: u64,
+    },
+    /// Cannot be said before more is known of the shard at this slot.
+    Unknown {
+        /// Place of the shard in the epoch.
+        slot: u64,
+    },
+    /// Beyond the last record.
+    PastEnd {
+        /// Records in the epoch.
+        total: u64,
+    },
+}
+
+/// Prefix sums of the records at each slot. Counts are learned in the order of the slots: exactly for a slot that is known
+/// whole, as "at least so many" for the first that is not.
+#[derive(Debug, Clone)]
+pub struct Counts {
+    slots: u64,
+    /// Records before each known slot, and behind the last.
+    before: Vec<u64>,
+    at_least: u64,
+}
+
+impl Counts {
+    /// Nothing is known of `slots` slots.
+    pub fn new(slots: u64) -> Self {
+        Self { slots, before: vec![0], at_least: 0 }
+    }
+
+    /// The first slot whose count is not known exactly, if there is one.
+    pub fn first_unknown(&self) -> Option<u64> {
+        let known = self.before.len() as u64 - 1;
+        (known < self.slots).then_some(known)
+    }
+
+    /// The first unknown slot has exactly `records` records.
+    ///
+    /// # Panics
+    /// If all slots are known.
+    pub fn learn(&mut self, records: u64) {
+        assert!(self.first_unknown().is_some(), "all counts are known");
+        self.before.push(self.known() + records);
+        self.at_least = 0;
+    }
+
+    /// The first unknown slot has at least `records` records.
+    pub fn learn_at_least(&mut self, records: u64) {
+        self.at_least = self.at_least.max(records);
+    }
+
+    fn known(&self) -> u64 {
+        self.before.last().copied().unwrap_or(0)
+    }
+
+    /// Records of the epoch, once all slots are known.
+    pub fn total(&self) -> Option<u64> {
+        self.first_unknown().is_none().then(|| self.known())
+    }
+
+    /// Records that are certain to exist.
+    pub fn certain(&self) -> u64 {
+        self.known() + self.at_least
+    }
+
+    /// Position of the first record at `slot`, if it is known.
+    pub fn start_of(&self, slot: u64) -> Option<u64> {
+        self.before.get(usize::try_from(slot).ok()?).copied()
+    }
+
+    /// Where `position` is.
+    pub fn locate(&self, position: u64) -> Located {
+        if position < self.known() {
+            let slot = self.before.partition_point(|&before| before <= position) - 1;
+            return Located::At { slot: slot as u64, record: position - self.before[slot] };
+        }
+        match self.first_unknown() {
+            None => Located::PastEnd { total: self.known() },
+            Some(slot) if position < self.certain() => Located::At { slot, record: position - self.known() },
+            Some(slot) => Located::Unknown { slot },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn positions_are_found_as_counts_come_in() {
+        let mut counts = Counts::new(3);
+        assert_eq!(counts.locate(0), Located::Unknown { slot: 0 });
+        counts.learn_at_least(2);
+        assert_eq!(counts.locate(1), Located::At { slot: 0, record: 1 });
+        assert_eq!(counts.locate(2), Located::Unknown { slot: 0 });
+        counts.learn(2);
+        assert_eq!(counts.locate(2), Located::Unknown { slot: 1 });
+        counts.learn(0);
+        counts.learn(1);
+        assert_eq!(counts.locate(2), Located::At { slot: 2, record: 0 });
+        assert_eq!(counts.locate(3), Located::PastEnd { total: 3 });
+        assert_eq!(Counts::new(0).locate(0), Located::PastEnd { total: 0 });
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_has_one_position(records in prop::collection::vec(0_u64..6, 0..20)) {
+            let mut counts = Counts::new(records.len() as u64);
+            records.iter().for_each(|&records| counts.learn(records));
+            let mut position = 0;
+            for (slot, &in_slot) in records.iter().enumerate() {
+                for record in 0..in_slot {
+                    prop_assert_eq!(counts.locate(position), Located::At { slot: slot as u64, record });
+                    position += 1;
+                }
+            }
+            prop_assert_eq!(counts.locate(position), Located::PastEnd { total: position });
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Global batches, and each rank's part of them.
+
+use std::ops::Range;
+
+/// What becomes of the records that do not fill the last global batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Remainder {
+    /// They are left out.
+    #[default]
+    Drop,
+    /// The batch is filled up with the epoch's first records, marked as pads.
+    Pad,
+    /// They are shared out as evenly as possible; a rank that would get none gets one pad.
+    Partial,
+}
+
+/// How a job's records are dealt to one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deal {
+    /// Records per rank and batch, at least 1.
+    pub batch_size: u64,
+    /// Number of ranks, at least 1.
+    pub world_size: u64,
+    /// This rank, below `world_size`.
+    pub rank: u64,
+    /// Rule for the last batch.
+    pub remainder: Remainder,
+}
+
+/// One rank's part of a global batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// Positions of the records that are this rank's own.
+    pub own: Range<u64>,
+    /// Positions of records repeated to fill up, in order.
+    pub pads: Vec<u64>,
+}
+
+impl Deal {
+    /// Records of a global batch.
+    pub fn global_batch(&self) -> u64 {
+        self.batch_size * self.world_size
+    }
+
+    /// Batches of an epoch of `total` records; the same on every rank.
+    pub fn batches(&self, total: u64) -> u64 {
+        match self.remainder {
+            Remainder::Drop => total / self.global_batch(),
+            Remainder::Pad | Remainder::Partial => total.div_ceil(self.global_batch()),
+        }
+    }
+
+    /// This rank's part of global batch `batch` when that batch is full.
+    pub fn full(&self, batch: u64) -> Range<u64> {
+        let start = batch * self.global_batch() + self.rank * self.batch_size;
+        start..start + self.batch_size
+    }
+
+    /// This rank's part of global batch `batch` in an epoch of `total` records; `None` behind the last batch.
+    pub fn share(&self, batch: u64, total: u64) -> Option<Share> {
+        if batch >= self.batches(total) {
+            return None;
+        }
+        let start = batch * self.global_batch();
+        let left = total - start;
+        if left >= self.global_batch() {
+            return Some(Share { own: self.full(batch), pads: Vec::new() });
+        }
+        let share = match self.remainder {
+            Remainder::Drop => return None,
+            Remainder::Pad => {
+                let own = (self.rank * self.batch_size).min(left)..((self.rank + 1) * self.batch_size).min(left);
+                // Pads are numbered over the ranks, so that no two ranks get the same one while there are others.
+                let first = (self.rank * self.batch_size).max(left) - left;
+                let count = self.batch_size - (own.end - own.start);
+                let pads = (first..first + count).map(|pad| pad % total).collect();
+                Share { own: start + own.start..start + own.end, pads }
+            }
+            Remainder::Partial => {
+                let (each, more) = (left / self.world_size, left % self.world_size);
+                let first = self.rank * each + self.rank.min(more);
+                let count = each + u64::from(self.rank < more);
+                let pads = if count == 0 { vec![(self.rank - more) % total] } else { Vec::new() };
+                Share { own: start + first..start + first + count, pads }
+            }
+        };
+        Some(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [Remainder; 3] = [Remainder::Drop, Remainder::Pad, Remainder::Partial];
+
+    fn deal(batch_size: u64, world_size: u64, rank: u64, remainder: Remainder) -> Deal {
+        Deal { batch_size, world_size, rank, remainder }
+    }
+
+    #[test]
+    fn counts_from_the_field() {
+        // An exact multiple has no extra batch, and a large odd count gives the count that iteration yields.
+        assert!(ALL.iter().all(|&remainder| deal(8, 1, 0, remainder).batches(24) == 3));
+        assert_eq!(deal(200, 6, 0, Remainder::Drop).batches(17_091_657), 14_243);
+        assert_eq!(deal(200, 6, 0, Remainder::Partial).batches(17_091_657), 14_244);
+        let sizes: Vec<u64> = (0..3).map(|batch| deal(16, 1, 0, Remainder::Partial).share(batch, 42).unwrap().own.count() as u64).collect();
+        assert_eq!(sizes, [16, 16, 10]);
+        assert!(deal(16, 1, 0, Remainder::Partial).share(3, 42).is_none());
+        assert!(ALL.iter().all(|&remainder| deal(4, 2, 1, remainder).share(0, 0).is_none()));
+    }
+
+    #[test]
+    fn more_ranks_than_records() {
+        let shares = |remainder| (0..8).map(|rank| deal(3, 8, rank, remainder).share(0, 2)).collect::<Vec<_>>();
+        assert!(shares(Remainder::Drop).iter().all(Option::is_none));
+        for share in shares(Remainder::Partial).into_iter().flatten() {
+            assert_eq!(share.own.count() + share.pads.len(), 1);
+        }
+        for share in shares(Remainder::Pad).into_iter().flatten() {
+            assert_eq!(share.own.count() + share.pads.len(), 3);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_record_goes_to_one_rank_and_all_ranks_are_equal(
+            batch_size in 1_u64..9, world_size in 1_u64..9, total in 0_u64..300,
+        ) {
+            for remainder in ALL {
+                let mut seen = Vec::new();
+                let batches = deal(batch_size, world_size, 0, remainder).batches(total);
+                for rank in 0..world_size {
+                    let deal = deal(batch_size, world_size, rank, remainder);
+                    prop_assert_eq!(deal.batches(total), batches);
+                    for batch in 0..batches {
+                        let share = deal.share(batch, total).unwrap();
+                        let size = share.own.clone().count() + share.pads.len();
+                        prop_assert!(size > 0 && size as u64 <= batch_size);
+                        prop_assert!(remainder == Remainder::Partial || size as u64 == batch_size);
+                        prop_assert!(share.pads.iter().all(|&pad| pad < total));
+                        prop_assert!(batch + 1 == batches || share.pads.is_empty());
+                        seen.extend(share.own);
+                    }
+                    prop_assert!(deal.share(batches, total).is_none());
+                }
+                seen.sort_unstable();
+                let expected = if remainder == Remainder::Drop { batches * batch_size * world_size } else { total };
+                prop_assert_eq!(seen, (0..expected).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How many blocks each stream may hold.
+//!
+//! A stream reserves blocks here before it loads or holds them. Its share is the whole part set aside for streams
+//! divided by one more than the number of streams, so that there is always something left for one that comes. A batch
+//! that alone needs more than the share gets it when it is free, if the stream holds nothing else; one that needs more
+//! than exists is refused with the numbers. So a client that keeps its batches reaches its own share and waits there,
+//! and nobody else waits for it.
+
+use crate::budget::{BudgetError, ByteBudget, Lane, Permit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The part of the pool that streams may hold, in blocks.
+#[derive(Debug, Clone)]
+pub struct Leases {
+    blocks: ByteBudget,
+    streams: Arc<AtomicU64>,
+}
+
+/// One stream's account. Dropping it returns everything.
+#[derive(Debug)]
+pub struct Lease {
+    leases: Leases,
+    permits: Vec<Permit>,
+    held: u64,
+}
+
+impl Leases {
+    /// A part of `blocks` blocks.
+    pub fn new(blocks: u64) -> Self {
+        Self { blocks: ByteBudget::new(blocks), streams: Arc::default() }
+    }
+
+    /// Opens an account for a stream.
+    pub fn open(&self) -> Lease {
+        self.streams.fetch_add(1, Relaxed);
+        Lease { leases: self.clone(), permits: Vec::new(), held: 0 }
+    }
+
+    /// Blocks that all streams together may hold.
+    pub fn limit(&self) -> u64 {
+        self.blocks.limit()
+    }
+
+    /// Blocks that streams have reserved now, counted once per stream.
+    pub fn used(&self) -> u64 {
+        self.blocks.used()
+    }
+}
+
+impl Lease {
+    /// Blocks that this stream has reserved.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Blocks that this stream may hold now.
+    pub fn share(&self) -> u64 {
+        let streams = self.leases.streams.load(Relaxed);
+        (self.leases.limit() / (streams + 1)).max(1)
+    }
+
+    /// Whether `blocks` more fit the share now, or the stream holds nothing and may go beyond it.
+    pub fn may_take(&self, blocks: u64) -> bool {
+        blocks == 0 || self.held == 0 || self.held + blocks <= self.share()
+    }
+
+    /// Reserves `blocks` more, all or none; waits while other streams hold what is needed.
+    ///
+    /// # Errors
+    /// [`BudgetError::TooLarge`] if the pool has fewer blocks for streams at all.
+    pub async fn take(&mut self, blocks: u64) -> Result<(), BudgetError> {
+        if blocks > 0 {
+            self.permits.push(self.leases.blocks.reserve(blocks, Lane::Demand).await?);
+            self.held += blocks;
+        }
+        Ok(())
+    }
+
+    /// Returns `blocks` of what was reserved.
+    pub fn give_back(&mut self, mut blocks: u64) {
+        self.held -= blocks;
+        while let Some(permit) = self.permits.last_mut() {
+            if permit.bytes() > blocks {
+                permit.shrink(permit.bytes() - blocks);
+                return;
+            }
+            blocks -= permit.bytes();
+            self.permits.pop();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.leases.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_hoarder_reaches_its_share_and_a_newcomer_finds_room() {
+        let leases = Leases::new(12);
+        let mut hoarder = leases.open();
+        while hoarder.may_take(1) {
+            hoarder.take(1).await.unwrap();
+        }
+        assert_eq!(hoarder.held(), 6);
+        let mut newcomer = leases.open();
+        assert!(newcomer.may_take(4));
+        newcomer.take(4).await.unwrap();
+        hoarder.give_back(5);
+        assert_eq!((hoarder.held(), leases.used()), (1, 5));
+        drop((hoarder, newcomer));
+        assert_eq!(leases.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_batch_beyond_the_share_goes_alone_and_one_beyond_the_pool_is_refused() {
+        let leases = Leases::new(12);
+        let mut lease = leases.open();
+        assert!(lease.may_take(11));
+        lease.take(11).await.unwrap();
+        assert!(!lease.may_take(1));
+        lease.give_back(11);
+        assert!(matches!(lease.take(13).await, Err(BudgetError::TooLarge { asked: 13, limit: 12 })));
+    }
+}

@@ -1,0 +1,88 @@
+//! How a record can be bad, and what is said about it.
+
+use std::fmt;
+
+/// The check that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Check {
+    /// The checksum of the length: where the next record starts is unknown.
+    LengthCrc,
+    /// The checksum of the payload.
+    DataCrc,
+    /// The file ends within the record.
+    Truncated,
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LengthCrc => "length CRC",
+            Self::DataCrc => "data CRC",
+            Self::Truncated => "end of file",
+        })
+    }
+}
+
+/// What a reader does about bad records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CorruptPolicy {
+    /// The first one is an error.
+    #[default]
+    Fail,
+    /// Up to `max` per epoch and stream are counted and passed over; one more is an error.
+    Skip {
+        /// Most records passed over.
+        max: u64,
+    },
+}
+
+/// A bad record, named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordError {
+    /// URL of the shard.
+    pub key: String,
+    /// Number of the record in its shard, from 0.
+    pub record: u64,
+    /// Offset of the frame in the shard's (uncompressed) content, in bytes.
+    pub offset: u64,
+    /// Which check failed.
+    pub check: Check,
+    /// What the file says the checksum is.
+    pub stored: u32,
+    /// What it is.
+    pub computed: u32,
+    /// Length of the payload in bytes, where it is known.
+    pub length: Option<u64>,
+    /// The limit that was reached, if bad records are passed over.
+    pub skip_limit: Option<u64>,
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, record, offset, check, stored, computed, .. } = self;
+        write!(f, "record {record} at byte {offset} of {key} is corrupt: ")?;
+        match check {
+            Check::Truncated => match self.length {
+                Some(length) => write!(f, "the file ends within its payload of {length} bytes")?,
+                None => f.write_str("the file ends within its header")?,
+            },
+            _ => write!(f, "its {check} is {stored:#010x} and should be {computed:#010x}")?,
+        }
+        match self.skip_limit {
+            Some(limit) => write!(f, "; the limit of {limit} skipped records is used up"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+impl RecordError {
+    /// What a person can do about it.
+    pub fn hint(&self) -> &'static str {
+        match self.check {
+            Check::Truncated => "the writer was probably not closed: write the shard again, or allow skipping with corrupt = { skip = N }",
+            _ => "write the shard again, or allow skipping with corrupt = { skip = N }",
+        }
+    }
+}
