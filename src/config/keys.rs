@@ -227,7 +227,7 @@ const IO: Section = Section {
         Key {
             name: "depth",
             unit: "requests",
-            allowed: Allowed::Integer { min: 1, max: 4096 },
+            allowed: Allowed::Integer { min: 1, max: 1024 },
             default: "32",
             help: "Disk requests in flight at most.",
         },

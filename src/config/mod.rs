@@ -42,10 +42,10 @@ use std::path::PathBuf;
 
 pub use batch::Batch;
 pub use cache::{Cache, CacheError};
-pub use dataset::{Corrupt, Dataset, DatasetError};
+pub use dataset::{Dataset, DatasetError};
 pub use docs::configuration_page;
 pub use error::{ConfigError, Mistake, SectionError};
-pub use io::{Engine, Io};
+pub use io::Io;
 pub use place::{Flag, Place};
 pub use pool::{Pool, PoolError};
 pub use prefetch::{Prefetch, PrefetchError};
@@ -130,6 +130,12 @@ impl Config {
     /// Every key with its value and where that came from, in the order of the documentation.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// Whether somebody gave a value for this key.
+    pub fn is_given(&self, section: &str, key: &str) -> bool {
+        let found = self.settings.iter().find(|setting| setting.section == section && setting.key == key);
+        found.is_some_and(|setting| !matches!(setting.place, Place::Default { .. }))
     }
 }
 

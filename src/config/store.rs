@@ -57,7 +57,8 @@ pub(super) fn read(readers: &mut Readers<'_>) -> StoreSettings {
                 Some(value) => {
                     typed.insert(key.clone(), value);
                     let value = shown(key, given).unwrap_or_else(|| "(hidden)".to_owned());
-                    readers.push(Setting { key: full, value, place: given.place.clone() });
+                    let (section, key) = (table.clone(), key.clone());
+                    readers.push(Setting { section, key, value, place: given.place.clone() });
                 }
                 None => {
                     let mut wrong = mistake(full, shown(key, given), given.place.clone(), ValueError::Form);

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use super::units::{GIB, MIB};
 use super::*;
+use crate::record::CorruptPolicy;
+use crate::ring::EngineChoice;
 
 const DISK: Space = Space { free: 90 * GIB, cached: 10 * GIB, root: false };
 
@@ -27,6 +29,10 @@ fn load_text(text: &str, around: &Surroundings) -> Result<Config, ConfigError> {
     Config::load(&Request { file: Some(path), flags: Vec::new() }, around)
 }
 
+fn full(setting: &Setting) -> String {
+    format!("{}.{}", setting.section, setting.key)
+}
+
 fn flag(key: &str, value: &str) -> Flag {
     Flag { name: "--set".to_owned(), key: key.to_owned(), value: value.to_owned() }
 }
@@ -44,10 +50,10 @@ fn without_any_file_an_ordinary_user_gets_a_working_choice() {
     assert_eq!(config.telemetry.listen, Some("127.0.0.1:9464".parse().unwrap()));
     assert!(config.settings().iter().all(|setting| setting.place.kind() == "default"));
     // Every key of the fixed sections is shown.
-    let shown: Vec<&str> = config.settings().iter().map(|setting| setting.key.as_str()).collect();
+    let shown: Vec<String> = config.settings().iter().map(full).collect();
     for section in keys::SECTIONS.iter().filter(|section| !["dataset", "store"].contains(&section.name)) {
         for key in section.keys {
-            assert!(shown.contains(&format!("{}.{}", section.name, key.name).as_str()), "{}", key.name);
+            assert!(shown.contains(&format!("{}.{}", section.name, key.name)), "{}", key.name);
         }
     }
 }
@@ -63,12 +69,12 @@ fn environment_wins_over_the_file_and_flags_win_over_both() {
     fs::write(&file, "[io]\ndepth = 4\nengine = \"threads\"\n[batch]\nready = 5\n").unwrap();
     let request = Request { file: Some(file.clone()), flags: vec![flag("batch.ready", "10")] };
     let config = Config::load(&request, &around).unwrap();
-    assert_eq!((config.io.engine, config.io.depth, config.batch.ready), (Engine::Threads, 8, 10));
+    assert_eq!((config.io.engine, config.io.depth, config.batch.ready), (EngineChoice::Threads, 8, 10));
     let place = |key: &str| {
         config
             .settings()
             .iter()
-            .find(|setting| setting.key == key)
+            .find(|setting| full(setting) == key)
             .map(|setting| setting.place.clone())
             .unwrap()
     };
@@ -209,10 +215,10 @@ fn data_sets_and_stores_are_read_and_secrets_are_not_shown() {
         config.dataset["imagenet"],
         Dataset {
             urls: vec!["s3://b/train-*".into(), "s3://c/x".into()],
-            corrupt: Corrupt::Skip { max: 10 }
+            corrupt: CorruptPolicy::Skip { max: 10 }
         }
     );
-    assert_eq!(config.dataset["one"].corrupt, Corrupt::Fail);
+    assert_eq!(config.dataset["one"].corrupt, CorruptPolicy::Fail);
     assert_eq!(config.store.default.region.as_deref(), Some("r1"));
     assert_eq!(config.store.at["s3://b/"].retries, Some(3));
     let shown = format!("{:?}{:?}", config.settings(), config.store);
