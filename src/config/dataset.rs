@@ -4,19 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ValueError;
 use super::reader::{Reader, Readers, quoted};
-
-/// What a record with a bad checksum does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Corrupt {
-    /// Ends the stream with an error.
-    #[default]
-    Fail,
-    /// Is skipped and counted.
-    Skip {
-        /// Records per epoch at most; one more ends the stream.
-        max: u64,
-    },
-}
+use crate::record::CorruptPolicy;
 
 /// A named data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +12,7 @@ pub struct Dataset {
     /// URLs or patterns, at least one.
     pub urls: Vec<String>,
     /// What a record with a bad checksum does.
-    pub corrupt: Corrupt,
+    pub corrupt: CorruptPolicy,
 }
 
 /// What is wrong with `[dataset.NAME]`.
@@ -77,8 +65,8 @@ impl Dataset {
                 }
             }
             match corrupt {
-                Corrupt::Fail => reader.note("corrupt", "\"fail\"", ""),
-                Corrupt::Skip { max } => reader.note("corrupt", format!("{{ skip = {max} }}"), ""),
+                CorruptPolicy::Fail => reader.note("corrupt", "\"fail\"", ""),
+                CorruptPolicy::Skip { max } => reader.note("corrupt", format!("{{ skip = {max} }}"), ""),
             }
             Some(Self { urls, corrupt })
         })
@@ -96,13 +84,13 @@ fn list(reader: &mut Reader<'_>) -> Option<Vec<String>> {
     urls
 }
 
-fn corrupt(reader: &mut Reader<'_>) -> Corrupt {
-    let Some(given) = reader.given("corrupt") else { return Corrupt::Fail };
+fn corrupt(reader: &mut Reader<'_>) -> CorruptPolicy {
+    let Some(given) = reader.given("corrupt") else { return CorruptPolicy::Fail };
     let read = match &given.value {
-        toml::Value::String(word) if word == "fail" => Ok(Corrupt::Fail),
+        toml::Value::String(word) if word == "fail" => Ok(CorruptPolicy::Fail),
         toml::Value::Table(table) if table.len() == 1 => match table.get("skip") {
             Some(toml::Value::Integer(max)) => match u64::try_from(*max) {
-                Ok(max) if max > 0 => Ok(Corrupt::Skip { max }),
+                Ok(max) if max > 0 => Ok(CorruptPolicy::Skip { max }),
                 _ => Err(ValueError::Range),
             },
             _ => Err(ValueError::Form),
@@ -111,6 +99,6 @@ fn corrupt(reader: &mut Reader<'_>) -> Corrupt {
     };
     read.unwrap_or_else(|error| {
         reader.refuse("corrupt", error);
-        Corrupt::Fail
+        CorruptPolicy::Fail
     })
 }

@@ -23,13 +23,6 @@ Sizes are numbers of bytes or text with a unit: `KiB`, `MiB`, `GiB`, `TiB` (powe
 `KB`, `MB`, `GB`, `TB` (powers of 1000), for example `\"1.5 GiB\"`.
 ";
 
-const STORE: &str = "
-## [store]
-
-Options of object stores: `[store]` for every URL, `[store.\"s3://bucket/\"]` for URLs that start with that prefix; the
-longest prefix wins, option by option. `FEEDLINE_STORE_KEY` sets an option of `[store]`.
-";
-
 /// The whole page.
 pub fn configuration_page() -> String {
     let mut page = HEAD.to_owned();
@@ -46,6 +39,5 @@ pub fn configuration_page() -> String {
             }
         }
     }
-    page.push_str(STORE);
     page
 }

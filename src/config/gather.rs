@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{self, SECTION_NAMES};
 use super::paths::Found;
 use super::place::Flag;
+use super::reader::quoted;
 use super::suggest::nearest;
 use super::value::Given;
 use super::{Mistake, Place, SectionError};
@@ -73,7 +74,7 @@ impl Source<'_> {
         Place::File { path: self.path.to_owned(), line: 1 + before.filter(|&&byte| byte == b'\n').count() }
     }
 
-    fn given(&self, key: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Given {
+    fn given(&self, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Given {
         Given { value: to_value(value.get_ref()), place: self.place(key.span().start) }
     }
 }
@@ -115,7 +116,7 @@ impl Gathered {
                 continue;
             };
             match name {
-                "store" => self.read_stores(&source, content),
+                "store" => self.read_stores(&source, content, mistakes),
                 "dataset" => self.read_datasets(&source, content, mistakes),
                 _ => {
                     let values = known_values(name, name, &source, content, mistakes);
@@ -127,21 +128,18 @@ impl Gathered {
         }
     }
 
-    fn read_stores(&mut self, source: &Source<'_>, content: &DeTable<'_>) {
-        for (key, value) in content {
+    /// Keys of `[store]` that are tables name URL prefixes, the others are options for every URL.
+    fn read_stores(&mut self, source: &Source<'_>, content: &DeTable<'_>, mistakes: &mut Vec<Mistake>) {
+        let (prefixes, options): (Vec<_>, Vec<_>) =
+            content.iter().partition(|(_, value)| value.get_ref().is_table());
+        let defaults = known_values("store", "store", source, options, mistakes);
+        self.stores.entry(String::new()).or_default().extend(defaults);
+        for (key, value) in prefixes {
             let name = key.get_ref().as_ref();
-            match value.get_ref().as_table() {
-                Some(options) => {
-                    let options = options
-                        .iter()
-                        .map(|(key, value)| (key.get_ref().clone().into_owned(), source.given(key, value)));
-                    self.stores.entry(name.to_owned()).or_default().extend(options);
-                }
-                None => {
-                    let given = source.given(key, value);
-                    self.stores.entry(String::new()).or_default().insert(name.to_owned(), given);
-                }
-            }
+            let full = format!("store.{}", quoted(name));
+            let options = value.get_ref().as_table().into_iter().flatten();
+            let values = known_values("store", &full, source, options, mistakes);
+            self.stores.insert(name.to_owned(), values);
         }
     }
 
@@ -218,17 +216,13 @@ impl Gathered {
         spell: impl Fn(&str, &str) -> String,
     ) {
         match keys::section(section) {
-            None => {
-                // Store options: a bare word is text, anything else that reads as TOML is what it reads as.
-                let text = given.text().unwrap_or_default();
-                let value = toml::from_str::<toml::Table>(&format!("v = {text}")).ok();
-                let value =
-                    value.and_then(|mut table| table.remove("v")).unwrap_or_else(|| given.value.clone());
-                let given = Given { value, place: given.place };
-                self.stores.entry(String::new()).or_default().insert(key.to_owned(), given);
-            }
+            None => {}
             Some(table) if table.keys.iter().any(|known| known.name == key) => {
-                self.sections.entry(table.name).or_default().insert(key.to_owned(), given);
+                let values = match section {
+                    "store" => self.stores.entry(String::new()).or_default(),
+                    _ => self.sections.entry(section).or_default(),
+                };
+                values.insert(key.to_owned(), given);
             }
             Some(table) => {
                 let near = nearest(key, table.keys.iter().map(|key| key.name));
@@ -240,11 +234,11 @@ impl Gathered {
 }
 
 /// The values of a section whose keys are known; the others become mistakes.
-fn known_values(
+fn known_values<'s>(
     section: &str,
     full: &str,
     source: &Source<'_>,
-    content: &DeTable<'_>,
+    content: impl IntoIterator<Item = (&'s Spanned<DeString<'s>>, &'s Spanned<DeValue<'s>>)>,
     mistakes: &mut Vec<Mistake>,
 ) -> Values {
     let known = keys::section(section).map_or(&[][..], |section| section.keys);

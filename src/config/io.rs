@@ -1,36 +1,14 @@
 //! `[io]`: how the cache directory is read and written.
 
-use std::fmt;
-
 use super::reader::{Reader, quoted};
 use super::value::Reading;
-
-/// Which engine moves bytes between disk and memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// io_uring where the kernel allows it, else threads.
-    Auto,
-    /// io_uring, or no start.
-    IoUring,
-    /// Blocking calls on a few threads.
-    Threads,
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::IoUring => "io_uring",
-            Self::Threads => "threads",
-        })
-    }
-}
+use crate::ring::EngineChoice;
 
 /// Disk access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {
     /// The engine to use.
-    pub engine: Engine,
+    pub engine: EngineChoice,
     /// Requests in flight at most.
     pub depth: u32,
 }
@@ -38,13 +16,13 @@ pub struct Io {
 impl Io {
     // This section has no mistakes of its own beyond those of any value, so it has no error type.
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
-        // In the order of the words in the table.
-        let engine = match reader.reading("engine") {
-            Some(Reading::Word(1)) => Engine::IoUring,
-            Some(Reading::Word(2)) => Engine::Threads,
-            _ => Engine::Auto,
+        let (engine, word) = match reader.reading("engine") {
+            Some(Reading::Word(1)) => (EngineChoice::IoUring, "io_uring"),
+            Some(Reading::Word(2)) => (EngineChoice::Threads, "threads"),
+            // The words stand in the order of the table.
+            _ => (EngineChoice::Auto, "auto"),
         };
-        reader.note("engine", quoted(&engine.to_string()), "");
+        reader.note("engine", quoted(word), "");
         let depth = reader.number("depth").unwrap_or(32);
         reader.note("depth", depth, "");
         Self { engine, depth: u32::try_from(depth).unwrap_or(u32::MAX) }

@@ -119,10 +119,10 @@ pub struct Section {
     pub keys: &'static [Key],
 }
 
-/// Every section with fixed keys. `dataset` holds the keys of each `[dataset.NAME]`.
-pub const SECTIONS: &[Section] = &[SERVE, POOL, CACHE, IO, PREFETCH, BATCH, DATASET, TELEMETRY];
+/// Every section. `dataset` holds the keys of each `[dataset.NAME]`, `store` also those of each URL prefix.
+pub const SECTIONS: &[Section] = &[SERVE, POOL, CACHE, IO, PREFETCH, BATCH, STORE, DATASET, TELEMETRY];
 
-/// Names of all sections, also of those whose keys belong to another module.
+/// Names of all sections.
 pub const SECTION_NAMES: &[&str] =
     &["serve", "pool", "cache", "io", "prefetch", "batch", "store", "dataset", "telemetry"];
 
@@ -227,7 +227,7 @@ const IO: Section = Section {
         Key {
             name: "depth",
             unit: "requests",
-            allowed: Allowed::Integer { min: 1, max: 4096 },
+            allowed: Allowed::Integer { min: 1, max: 1024 },
             default: "32",
             help: "Disk requests in flight at most.",
         },
@@ -279,6 +279,120 @@ const BATCH: Section = Section {
         default: "8",
         help: "Batches kept ready for each stream.",
     }],
+};
+
+const STORE: Section = Section {
+    name: "store",
+    help: "Options of object stores: `[store]` for every URL, `[store.\"s3://bucket/\"]` for URLs that start with \
+           that prefix; the longest prefix wins, option by option. What is left out comes from the usual variables of \
+           the vendor, such as `AWS_ACCESS_KEY_ID`, then from the defaults.",
+    keys: &[
+        Key {
+            name: "endpoint",
+            unit: "",
+            allowed: Allowed::Other("`https://host[:port]`, without the bucket"),
+            default: "made from the region",
+            help: "Root of the service.",
+        },
+        Key {
+            name: "region",
+            unit: "",
+            allowed: Allowed::Other("letters, digits and -, such as \"cn-beijing\""),
+            default: "`us-east-1` with an endpoint of your own",
+            help: "Region, for the signature and for built endpoints.",
+        },
+        Key {
+            name: "access_key",
+            unit: "",
+            allowed: Allowed::Other("text, together with secret_key"),
+            default: "from the environment",
+            help: "Access key id; for `az` the storage account. Never shown.",
+        },
+        Key {
+            name: "secret_key",
+            unit: "",
+            allowed: Allowed::Other("text, together with access_key"),
+            default: "from the environment",
+            help: "Secret of the access key; for `az` the account key. Never shown.",
+        },
+        Key {
+            name: "session_token",
+            unit: "",
+            allowed: Allowed::Other("text"),
+            default: "from the environment",
+            help: "Token of temporary keys. Never shown.",
+        },
+        Key {
+            name: "addressing",
+            unit: "",
+            allowed: Allowed::Other("one of \"auto\", \"virtual\", \"path\""),
+            default: "`auto`: `virtual` for AWS, Volcengine, BytePlus and Aliyun hosts, else `path`",
+            help: "Whether the bucket stands in the host name or in the path.",
+        },
+        Key {
+            name: "anonymous",
+            unit: "",
+            allowed: Allowed::Other("true or false"),
+            default: "`false`",
+            help: "Send no credentials, for public buckets.",
+        },
+        Key {
+            name: "allow_http",
+            unit: "",
+            allowed: Allowed::Other("true or false"),
+            default: "`false`; loopback addresses are always permitted",
+            help: "Permit an `http://` endpoint: data travels in the clear.",
+        },
+        Key {
+            name: "ca_bundle",
+            unit: "",
+            allowed: Allowed::Other("the absolute path of a PEM file"),
+            default: "none",
+            help: "More certificate authorities.",
+        },
+        Key {
+            name: "proxy",
+            unit: "",
+            allowed: Allowed::Other("\"off\", or http://host:port or https://host:port"),
+            default: "`HTTP_PROXY` and its kin",
+            help: "Proxy; never used for loopback addresses.",
+        },
+        Key {
+            name: "internal",
+            unit: "",
+            allowed: Allowed::Other("true or false"),
+            default: "`false`",
+            help: "Use the TOS hosts that only the region's private network reaches.",
+        },
+        Key {
+            name: "byteplus",
+            unit: "",
+            allowed: Allowed::Other("true or false"),
+            default: "`false`",
+            help: "Use the hosts of BytePlus for `tos`.",
+        },
+        Key {
+            name: "stall_timeout",
+            unit: "",
+            allowed: Allowed::Other("a duration from \"100ms\" to \"10m\""),
+            default: "`10s`",
+            help: "A read is tried again when no byte arrived for this long.",
+        },
+        Key {
+            name: "connect_timeout",
+            unit: "",
+            allowed: Allowed::Other("a duration from \"10ms\" to \"2m\""),
+            default: "`3s`",
+            help: "Time for a connection to be made.",
+        },
+        Key {
+            name: "retries",
+            unit: "attempts",
+            allowed: Allowed::Other("a whole number from 0 to 100"),
+            default: "10",
+            help: "Failures in a row without progress before a read fails.",
+        },
+    ],
 };
 
 const DATASET: Section = Section {

@@ -42,19 +42,21 @@ use std::path::PathBuf;
 
 pub use batch::Batch;
 pub use cache::{Cache, CacheError};
-pub use dataset::{Corrupt, Dataset, DatasetError};
+pub use dataset::{Dataset, DatasetError};
 pub use docs::configuration_page;
 pub use error::{ConfigError, Mistake, SectionError};
-pub use io::{Engine, Io};
+pub use io::Io;
 pub use place::{Flag, Place};
 pub use pool::{Pool, PoolError};
 pub use prefetch::{Prefetch, PrefetchError};
 pub use reader::Setting;
 pub use serve::{Serve, ServeError};
-pub use store::{Store, StoreError};
+pub use store::StoreError;
 pub use surroundings::{Space, Surroundings};
 pub use telemetry::{LogFormat, Telemetry, TelemetryError};
 pub use value::ValueError;
+
+use crate::source::StoreSettings;
 
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
@@ -71,8 +73,8 @@ pub struct Config {
     pub prefetch: Prefetch,
     /// Batches kept ready.
     pub batch: Batch,
-    /// Object store settings, as written.
-    pub store: Store,
+    /// Options of object stores.
+    pub store: StoreSettings,
     /// Named data sets.
     pub dataset: BTreeMap<String, Dataset>,
     /// Metrics and logs.
@@ -114,7 +116,7 @@ impl Config {
         let prefetch = Prefetch::read(&mut readers.section("prefetch"), &pool, around);
         let batch = Batch::read(&mut readers.section("batch"));
         let telemetry = Telemetry::read(&mut readers.section("telemetry"));
-        let store = Store::read(&mut readers);
+        let store = store::read(&mut readers);
         let dataset = Dataset::read_all(&mut readers);
         let settings = readers.into_settings();
         if mistakes.is_empty() {
@@ -128,6 +130,12 @@ impl Config {
     /// Every key with its value and where that came from, in the order of the documentation.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// Whether somebody gave a value for this key.
+    pub fn is_given(&self, section: &str, key: &str) -> bool {
+        let found = self.settings.iter().find(|setting| setting.section == section && setting.key == key);
+        found.is_some_and(|setting| !matches!(setting.place, Place::Default { .. }))
     }
 }
 

@@ -10,7 +10,9 @@ use super::{Mistake, Place, SectionError};
 /// One key of the effective configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// The key with its section.
+    /// The section as its header names it: `pool`, `store."s3://bucket/"`.
+    pub section: String,
+    /// The key in it.
     pub key: String,
     /// The value in effect, as it would be written in the file; secrets are hidden.
     pub value: String,
@@ -48,7 +50,10 @@ impl<'a> Readers<'a> {
     ) -> BTreeMap<String, T> {
         let mut all = BTreeMap::new();
         for (name, (place, values)) in std::mem::take(&mut self.given.datasets) {
-            let mut reader = self.reader("dataset", format!("dataset.{name}"), values);
+            let bare =
+                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') && !name.is_empty();
+            let full = if bare { format!("dataset.{name}") } else { format!("dataset.{}", quoted(&name)) };
+            let mut reader = self.reader("dataset", full, values);
             if let Some(dataset) = read(&mut reader, &name, &place) {
                 all.insert(name, dataset);
             }
@@ -64,9 +69,8 @@ impl<'a> Readers<'a> {
         self.settings.push(setting);
     }
 
-    pub(super) fn refuse(&mut self, key: String, given: Option<Given>, place: Place, reason: SectionError) {
-        let value = given.map(|given| given.show());
-        self.mistakes.push(Mistake { key: Some(key), value, place, reason, allowed: None });
+    pub(super) fn refuse(&mut self, mistake: Mistake) {
+        self.mistakes.push(mistake);
     }
 
     pub(super) fn into_settings(self) -> Vec<Setting> {
@@ -131,7 +135,7 @@ impl Reader<'_> {
     pub(super) fn refuse_at(&mut self, key: &str, place: Place, reason: impl Into<SectionError>) {
         let known = self.keys.iter().find(|known| known.name == key);
         self.mistakes.push(Mistake {
-            key: Some(format!("{}.{key}", self.full)),
+            key: Some(if key.is_empty() { self.full.clone() } else { format!("{}.{key}", self.full) }),
             value: self.values.get(key).map(Given::show),
             place,
             reason: reason.into(),
@@ -150,7 +154,12 @@ impl Reader<'_> {
             Some(given) => given.place.clone(),
             None => Place::Default { why: why.to_owned() },
         };
-        self.settings.push(Setting { key: format!("{}.{key}", self.full), value: value.to_string(), place });
+        self.settings.push(Setting {
+            section: self.full.clone(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            place,
+        });
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use super::units::{GIB, MIB};
 use super::*;
+use crate::record::CorruptPolicy;
+use crate::ring::EngineChoice;
 
 const DISK: Space = Space { free: 90 * GIB, cached: 10 * GIB, root: false };
 
@@ -27,6 +29,10 @@ fn load_text(text: &str, around: &Surroundings) -> Result<Config, ConfigError> {
     Config::load(&Request { file: Some(path), flags: Vec::new() }, around)
 }
 
+fn full(setting: &Setting) -> String {
+    format!("{}.{}", setting.section, setting.key)
+}
+
 fn flag(key: &str, value: &str) -> Flag {
     Flag { name: "--set".to_owned(), key: key.to_owned(), value: value.to_owned() }
 }
@@ -44,10 +50,10 @@ fn without_any_file_an_ordinary_user_gets_a_working_choice() {
     assert_eq!(config.telemetry.listen, Some("127.0.0.1:9464".parse().unwrap()));
     assert!(config.settings().iter().all(|setting| setting.place.kind() == "default"));
     // Every key of the fixed sections is shown.
-    let shown: Vec<&str> = config.settings().iter().map(|setting| setting.key.as_str()).collect();
-    for section in keys::SECTIONS.iter().filter(|section| section.name != "dataset") {
+    let shown: Vec<String> = config.settings().iter().map(full).collect();
+    for section in keys::SECTIONS.iter().filter(|section| !["dataset", "store"].contains(&section.name)) {
         for key in section.keys {
-            assert!(shown.contains(&format!("{}.{}", section.name, key.name).as_str()), "{}", key.name);
+            assert!(shown.contains(&format!("{}.{}", section.name, key.name)), "{}", key.name);
         }
     }
 }
@@ -63,12 +69,12 @@ fn environment_wins_over_the_file_and_flags_win_over_both() {
     fs::write(&file, "[io]\ndepth = 4\nengine = \"threads\"\n[batch]\nready = 5\n").unwrap();
     let request = Request { file: Some(file.clone()), flags: vec![flag("batch.ready", "10")] };
     let config = Config::load(&request, &around).unwrap();
-    assert_eq!((config.io.engine, config.io.depth, config.batch.ready), (Engine::Threads, 8, 10));
+    assert_eq!((config.io.engine, config.io.depth, config.batch.ready), (EngineChoice::Threads, 8, 10));
     let place = |key: &str| {
         config
             .settings()
             .iter()
-            .find(|setting| setting.key == key)
+            .find(|setting| full(setting) == key)
             .map(|setting| setting.place.clone())
             .unwrap()
     };
@@ -201,7 +207,7 @@ fn data_sets_and_stores_are_read_and_secrets_are_not_shown() {
     let config = load_text(
         "[dataset.imagenet]\nurls = [\"s3://b/train-*\", \"s3://c/x\"]\ncorrupt = { skip = 10 }\n\
          [dataset.one]\nurl = \"/data/*.tfrecord\"\n\
-         [store]\nregion = \"r1\"\nsecret_key = \"hush\"\n[store.\"s3://b/\"]\nendpoint = \"http://127.0.0.1:1\"\nretries = 3\n",
+         [store]\nregion = \"r1\"\naccess_key = \"hush\"\nsecret_key = \"hush\"\n[store.\"s3://b/\"]\nendpoint = \"http://127.0.0.1:1\"\nretries = 3\n",
         &around(),
     )
     .unwrap();
@@ -209,14 +215,14 @@ fn data_sets_and_stores_are_read_and_secrets_are_not_shown() {
         config.dataset["imagenet"],
         Dataset {
             urls: vec!["s3://b/train-*".into(), "s3://c/x".into()],
-            corrupt: Corrupt::Skip { max: 10 }
+            corrupt: CorruptPolicy::Skip { max: 10 }
         }
     );
-    assert_eq!(config.dataset["one"].corrupt, Corrupt::Fail);
-    assert_eq!(config.store.default["region"].as_str(), Some("r1"));
-    assert_eq!(config.store.to_table()["at"]["s3://b/"]["retries"].as_integer(), Some(3));
+    assert_eq!(config.dataset["one"].corrupt, CorruptPolicy::Fail);
+    assert_eq!(config.store.default.region.as_deref(), Some("r1"));
+    assert_eq!(config.store.at["s3://b/"].retries, Some(3));
     let shown = format!("{:?}{:?}", config.settings(), config.store);
-    assert!(!shown.contains("hush") && shown.contains("secret_key"));
+    assert!(!shown.contains("hush") && shown.contains("secret_key"), "{shown}");
     let wrong = load_text("[store.\"s4://b/\"]\nregion = \"x\"\n", &around()).unwrap_err().to_string();
     assert!(wrong.contains("did you mean s3://?"), "{wrong}");
 }
@@ -225,12 +231,37 @@ fn data_sets_and_stores_are_read_and_secrets_are_not_shown() {
 fn store_options_come_from_variables_with_their_types() {
     let mut around = around();
     around.vars.insert("FEEDLINE_STORE_RETRIES".into(), "3".into());
-    around.vars.insert("FEEDLINE_STORE_REGION".into(), "cn-beijing".into());
+    around.vars.insert("FEEDLINE_STORE_REGION".into(), "12345".into());
     around.vars.insert("FEEDLINE_STORE_ANONYMOUS".into(), "true".into());
     let store = Config::load(&Request::default(), &around).unwrap().store.default;
-    assert_eq!(store["retries"].as_integer(), Some(3));
-    assert_eq!(store["region"].as_str(), Some("cn-beijing"));
-    assert_eq!(store["anonymous"].as_bool(), Some(true));
+    assert_eq!((store.retries, store.anonymous), (Some(3), Some(true)));
+    assert_eq!(store.region.as_deref(), Some("12345"));
+}
+
+#[test]
+fn mistakes_in_store_options_stand_where_they_were_written() {
+    let text = "[store]\nregoin = \"x\"\nretries = 101\nsecret_key = 5\n[store.\"s3://b/\"]\nstall_timeout = \"1ms\"\n\
+                addressing = \"vhost\"\n";
+    let message = load_text(text, &around()).unwrap_err().to_string();
+    for expected in [
+        "feedline.toml:2: store.regoin: unknown key; did you mean region?",
+        "feedline.toml:3: store.retries = 101: cannot be used; allowed is ",
+        "feedline.toml:4: store.secret_key: not of the right form",
+        "feedline.toml:6: store.\"s3://b/\".stall_timeout = 1ms: cannot be used; allowed is 100ms..10m",
+        "feedline.toml:7: store.\"s3://b/\".addressing = \"vhost\": not of the right form; allowed is one of",
+    ] {
+        assert!(message.contains(expected), "missing {expected:?} in:\n{message}");
+    }
+}
+
+#[test]
+fn the_table_has_exactly_the_options_that_stores_take() {
+    use serde::Deserialize;
+    let known: Vec<&str> = keys::section("store").unwrap().keys.iter().map(|key| key.name).collect();
+    let table = toml::Table::from_iter([("nonsense".to_owned(), toml::Value::Boolean(true))]);
+    let message = crate::source::SourceSettings::deserialize(table).unwrap_err().to_string();
+    let taken: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+    assert_eq!(known, taken, "{message}");
 }
 
 #[test]
