@@ -5,6 +5,22 @@ pub(crate) fn bytes(count: f64) -> String {
     scaled(count, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
+/// A count with a decimal suffix.
+pub(crate) fn count(count: f64) -> String {
+    scaled(count, &["", "k", "M", "G", "T", "P"]).trim_end().to_owned()
+}
+
+/// A span of time given in microseconds.
+pub(crate) fn micros(span: f64) -> String {
+    if span >= 1e6 {
+        format!("{:.2} s", span / 1e6)
+    } else if span >= 1e3 {
+        format!("{:.1} ms", span / 1e3)
+    } else {
+        format!("{span:.1} µs")
+    }
+}
+
 fn scaled(mut value: f64, units: &[&str]) -> String {
     let mut unit = units[0];
     for next in &units[1..] {
@@ -37,5 +53,8 @@ mod tests {
         assert_eq!(super::bytes(512.0), "512 B");
         assert_eq!(super::bytes(115_000.0), "115 kB");
         assert_eq!(super::bytes(1_440_000_000.0), "1.44 GB");
+        assert_eq!(super::count(7.0), "7");
+        assert_eq!(super::count(10_008.0), "10.0 k");
+        assert_eq!(super::micros(1_500.0), "1.5 ms");
     }
 }

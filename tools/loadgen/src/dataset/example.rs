@@ -102,10 +102,10 @@ const fn field_len(content: usize) -> usize {
 
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push((value & 0x7f | 0x80) as u8);
+        out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }
-    out.push((value & 0x7f) as u8);
+    out.push(value.to_le_bytes()[0]);
 }
 
 fn put_header(out: &mut Vec<u8>, field: u8, len: usize) {

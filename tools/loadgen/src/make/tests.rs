@@ -18,7 +18,7 @@ fn records(content: &[u8]) -> Vec<&[u8]> {
                 crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
             }
         }
-        (!crc >> 15 | !crc << 17).wrapping_add(0xa282_ead8)
+        (!crc).rotate_right(15).wrapping_add(0xa282_ead8)
     }
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
     let (mut found, mut rest) = (Vec::new(), content);
