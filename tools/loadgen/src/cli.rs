@@ -1,13 +1,18 @@
 //! The command line: arguments, the progress bar, and where results are printed.
 
-use crate::dataset::{Compression, Manifest, Profile};
+use crate::dataset::{Compression, MANIFEST_NAME, Manifest, Profile};
 use crate::make;
+use crate::run::{self, Consume, Plan};
+use crate::store::Folder;
 use crate::units;
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use feedline_client::{Remainder, Shuffle, StreamOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Makes TFRecord datasets and measures how well a Feedline daemon feeds a node
 #[derive(Parser)]
@@ -21,6 +26,8 @@ struct Args {
 enum Command {
     /// Write a dataset of which every byte can be recomputed
     Make(MakeArgs),
+    /// Read a dataset through the daemon as the ranks of one job, and report what they felt
+    Run(RunArgs),
 }
 
 #[derive(clap::Args)]
@@ -53,12 +60,96 @@ struct MakeArgs {
     json: bool,
 }
 
+#[derive(clap::Args)]
+struct RunArgs {
+    /// URL or pattern of the dataset, or its name in the daemon's configuration
+    dataset: String,
+    /// The daemon's socket [default: where `feedline serve` puts it]
+    #[arg(long, env = "FEEDLINE_SOCKET")]
+    socket: Option<PathBuf>,
+    /// Number of ranks, each a thread with its own stream
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    clients: u32,
+    /// Records per batch and rank
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: u32,
+    /// How often the dataset is read
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: u64,
+    /// Order of the records
+    #[arg(long, value_enum, default_value = "sequential")]
+    shuffle: ShuffleArg,
+    /// Seed of the order
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// What becomes of the records that do not fill the last batch of every rank
+    #[arg(long, value_enum, default_value = "partial")]
+    remainder: RemainderArg,
+    /// Batches that the daemon keeps ready [default: the daemon's]
+    #[arg(long)]
+    ready: Option<u32>,
+    /// Compare each record with what was written, and see that each comes once per epoch
+    #[arg(long)]
+    verify: bool,
+    /// URL of the dataset's manifest [default: beside the shards]
+    #[arg(long, requires = "verify")]
+    manifest: Option<String>,
+    #[command(flatten)]
+    consume: ConsumeArgs,
+    /// Milliseconds of simulated work after each batch
+    #[arg(long, default_value_t = 0.0, value_parser = milliseconds)]
+    compute_ms: f64,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct ConsumeArgs {
+    /// Copy each record once
+    #[arg(long)]
+    copy: bool,
+    /// Read every byte of each record [the default]
+    #[arg(long)]
+    touch: bool,
+    /// Do not look at the records
+    #[arg(long)]
+    none: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ShuffleArg {
+    /// Shards in the order of their keys
+    Sequential,
+    /// Shards in a new order each epoch
+    Shards,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RemainderArg {
+    /// They are left out
+    Drop,
+    /// The last batch is filled up with repetitions
+    Pad,
+    /// The last batch is smaller
+    Partial,
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=3_600_000.0).contains(&value) => Ok(value),
+        _ => Err("a number from 0 to 3600000 is expected".to_owned()),
+    }
+}
+
 /// Runs the program: exit code 0 for success, 1 for a failed verification, 2 for an error.
 pub fn main() -> ExitCode {
     let args = Args::parse();
     let mut out = std::io::stdout().lock();
     let result = match &args.command {
         Command::Make(args) => run_make(args, &mut out),
+        Command::Run(args) => run_run(args, &mut out),
     };
     match result {
         Ok(code) => code,
@@ -102,6 +193,72 @@ fn run_make(args: &MakeArgs, out: &mut impl Write) -> Result<ExitCode> {
         .context("cannot print the result")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_run(args: &RunArgs, out: &mut impl Write) -> Result<ExitCode> {
+    let verify = args.verify.then(|| manifest_of(args)).transpose()?;
+    let (shuffle, remainder) = (
+        match args.shuffle {
+            ShuffleArg::Sequential => Shuffle::Sequential,
+            ShuffleArg::Shards => Shuffle::Shards,
+        },
+        match args.remainder {
+            RemainderArg::Drop => Remainder::Drop,
+            RemainderArg::Pad => Remainder::Pad,
+            RemainderArg::Partial => Remainder::Partial,
+        },
+    );
+    let stream = StreamOptions::new(&args.dataset)
+        .job("feedline-loadgen")
+        .batch_size(args.batch_size)
+        .epochs(args.epochs)
+        .shuffle(shuffle)
+        .seed(args.seed)
+        .remainder(remainder)
+        .ready(args.ready.unwrap_or_default());
+    let plan = Plan {
+        socket: args.socket.clone(),
+        stream,
+        dataset: args.dataset.clone(),
+        clients: args.clients,
+        batch_size: args.batch_size,
+        remainder,
+        consume: match &args.consume {
+            ConsumeArgs { copy: true, .. } => Consume::Copy,
+            ConsumeArgs { none: true, .. } => Consume::None,
+            _ => Consume::Touch,
+        },
+        compute: Duration::from_secs_f64(args.compute_ms / 1e3),
+        epochs: args.epochs,
+        verify,
+    };
+    let progress = progress_bar("records");
+    let report = run::run(&plan, &progress)?;
+    progress.finish_and_clear();
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out).context("cannot print the report")?;
+    } else {
+        run::print(&report, out).context("cannot print the report")?;
+    }
+    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Reads the description that `make` left beside the shards.
+fn manifest_of(args: &RunArgs) -> Result<Manifest> {
+    let url = match &args.manifest {
+        Some(url) => url.clone(),
+        None => {
+            let (folder, _) = args.dataset.rsplit_once('/').with_context(|| {
+                format!("{} is not a URL: say with --manifest where the dataset's manifest is", args.dataset)
+            })?;
+            format!("{folder}/{MANIFEST_NAME}")
+        }
+    };
+    let (folder, name) = url.rsplit_once('/').unwrap_or((".", &url));
+    let context = || format!("cannot read the manifest {url}, which --verify needs");
+    let bytes = Folder::parse(folder).and_then(|folder| folder.read(name)).with_context(context)?;
+    Manifest::from_json(&bytes).with_context(context)
 }
 
 /// A bar on a terminal, nothing elsewhere.

@@ -1,9 +1,9 @@
 //! A dataset's folder on any store: the place that `make` writes to and where `run` finds the manifest.
 
 use anyhow::{Context as _, Result};
-use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use std::sync::Arc;
 
 pub(crate) struct Folder {
@@ -17,6 +17,18 @@ impl Folder {
 
     pub(crate) fn url_of(&self, name: &str) -> String {
         format!("{}/{name}", self.url)
+    }
+
+    /// Reads one small object.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start a runtime")?;
+        runtime.block_on(async {
+            let (store, path) = self.open()?;
+            Ok(store.get(&path.join(name)).await?.bytes().await?.into())
+        })
     }
 
     pub(crate) fn open(&self) -> Result<(Arc<dyn ObjectStore>, Path)> {
