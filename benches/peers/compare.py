@@ -16,9 +16,13 @@ import subprocess
 import sys
 
 PASSES = 3
-BATCH = 64
-# Variant, parallel reads (0: AUTOTUNE).
-VARIANTS = [("record", 0), ("batch", 0), ("batch", 2), ("batch", 4), ("batch", 8)]
+# Records per batch on both sides.
+BATCH = {"large": 64, "small": 1024}
+# Variant, parallel reads (0: AUTOTUNE). One tensor for each small record takes minutes and was never the best.
+VARIANTS = {
+    "large": [("record", 0), ("batch", 0), ("batch", 2), ("batch", 4), ("batch", 8)],
+    "small": [("batch", 0), ("batch", 2), ("batch", 4), ("batch", 8)],
+}
 
 
 def run(command):
@@ -28,18 +32,18 @@ def run(command):
     return json.loads(done.stdout)
 
 
-def tf_data(pattern, variant, reads):
+def tf_data(pattern, batch, variant, reads):
     script = pathlib.Path(__file__).with_name("tfrecord_dataset.py")
     return run(
         [sys.executable, script, pattern, "--variant", variant, "--parallel-reads", str(reads)]
-        + ["--batch-size", str(BATCH), "--passes", str(PASSES)]
+        + ["--batch-size", str(batch), "--passes", str(PASSES)]
     )
 
 
-def feedline(options, pattern):
+def feedline(options, pattern, batch):
     report = run(
         [options.loadgen, "run", pattern, "--socket", options.socket, "--clients", "1", "--copy", "--json"]
-        + ["--batch-size", str(BATCH), "--epochs", str(PASSES + 1)]
+        + ["--batch-size", str(batch), "--epochs", str(PASSES + 1)]
     )
     epochs = report["epochs"][1:]
     total = {name: sum(epoch[name] for epoch in epochs) for name in ("records", "bytes", "seconds")}
@@ -57,14 +61,15 @@ def figures(result):
 
 def compare(options, name):
     pattern = f"{options.data}/{name}/*.tfrecord"
-    trials = {choice: figures(tf_data(pattern, *choice)) for choice in VARIANTS}
+    batch = BATCH[name]
+    trials = {choice: figures(tf_data(pattern, batch, *choice)) for choice in VARIANTS[name]}
     best = max(trials, key=lambda choice: trials[choice]["MB/s"])
     rounds = []
     for number in range(options.rounds):
         sides = {}
         for side in ("feedline", "tf.data") if number % 2 == 0 else ("tf.data", "feedline"):
-            result = feedline(options, pattern) if side == "feedline" else tf_data(pattern, *best)
-            sides[side] = result
+            ours = side == "feedline"
+            sides[side] = feedline(options, pattern, batch) if ours else tf_data(pattern, batch, *best)
         if any(sides["feedline"][key] != sides["tf.data"][key] for key in ("records", "bytes")):
             sys.exit(f"the two sides did not read the same: {sides}")
         rounds.append({side: figures(result) for side, result in sides.items()})

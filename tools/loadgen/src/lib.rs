@@ -12,7 +12,6 @@
 
 pub mod cli;
 pub mod dataset;
-mod frame;
 pub mod make;
 pub mod run;
 mod store;

@@ -1,47 +1,64 @@
 //! A dataset's folder on any store: the place that `make` writes to and where `run` finds the manifest.
 
 use anyhow::{Context as _, Result};
-use object_store::local::LocalFileSystem;
+use feedline::source::{KeyPattern, OriginId, SourceUrl, StoreSettings, Stores, escape};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use std::sync::Arc;
 
 pub(crate) struct Folder {
     url: String,
+    path: Path,
+    origin: OriginId,
+    stores: Stores,
 }
 
 impl Folder {
+    /// Takes a folder's URL or path; keys and end-points come from the environment.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        Ok(Self { url: url.trim_end_matches('/').to_owned() })
+        let url = url.trim_end_matches('/');
+        // The key is meant literally, whatever characters it has; the bucket has no wildcards.
+        let source = SourceUrl::parse(&format!("{}/", escape(url)))?;
+        let (KeyPattern::Below(key) | KeyPattern::One(key)) = source.pattern() else {
+            anyhow::bail!("{url} is a pattern, a folder is needed");
+        };
+        let path = Path::parse(key).with_context(|| format!("{url} cannot be written to"))?;
+        let stores = Stores::new(StoreSettings::default())?;
+        Ok(Self { url: url.to_owned(), path, origin: stores.origin(&source), stores })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     pub(crate) fn url_of(&self, name: &str) -> String {
         format!("{}/{name}", self.url)
     }
 
-    /// Reads one small object.
-    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start a runtime")?;
-        runtime.block_on(async {
-            let (store, path) = self.open()?;
-            Ok(store.get(&path.join(name)).await?.bytes().await?.into())
-        })
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    pub(crate) fn open(&self) -> Result<(Arc<dyn ObjectStore>, Path)> {
-        if let Some((_, _)) = self.url.split_once("://").filter(|(scheme, _)| *scheme != "file") {
-            let url = self.url.parse().with_context(|| format!("{} is not a URL", self.url))?;
-            let mut vars: Vec<(String, String)> =
-                std::env::vars().map(|(k, v)| (k.to_lowercase(), v)).collect();
-            vars.push(("allow_http".into(), "true".into()));
-            let (store, path) = object_store::parse_url_opts(&url, vars)?;
-            return Ok((store.into(), path));
-        }
-        let dir = self.url.strip_prefix("file://").unwrap_or(&self.url);
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot create directory {dir}"))?;
-        Ok((Arc::new(LocalFileSystem::new_with_prefix(dir)?), Path::default()))
+    pub(crate) fn path_of(&self, name: &str) -> Path {
+        self.path.clone().join(name)
     }
+
+    /// A fresh store for the calling thread's runtime.
+    pub(crate) fn open(&self) -> Result<Arc<dyn ObjectStore>> {
+        Ok(self.stores.open_to_write(&self.origin)?)
+    }
+
+    /// Reads one small object.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
+        block_on(async { Ok(self.open()?.get(&self.path_of(name)).await?.bytes().await?.into()) })
+    }
+}
+
+/// Runs a future on a runtime of its own, which the stores opened in it belong to.
+pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")?;
+    runtime.block_on(future)
 }

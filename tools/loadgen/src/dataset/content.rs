@@ -45,7 +45,7 @@ impl Manifest {
         let len = usize::try_from(wanted.saturating_sub(72)).expect("checked: a record is shorter than 2^32");
         scratch.clear();
         Noise::new(self.seed, PAYLOAD, id).append(scratch, len);
-        let checksum = crate::frame::crc32c(scratch).to_le_bytes();
+        let checksum = feedline::record::crc32c(scratch).to_le_bytes();
         let features = [
             ("checksum", Value::Bytes(&checksum)),
             ("id", Value::Int(signed)),
@@ -98,7 +98,7 @@ impl Manifest {
         }
         let whole = match (example::find(record, "checksum"), example::find(record, "payload")) {
             (Some(Value::Bytes(checksum)), Some(Value::Bytes(payload))) => {
-                crate::frame::crc32c(payload).to_le_bytes() == checksum
+                feedline::record::crc32c(payload).to_le_bytes() == checksum
             }
             _ => self.profile == Profile::Tabular,
         };
@@ -192,7 +192,8 @@ mod tests {
     fn content_is_pinned() {
         let digest = |profile| {
             let manifest = manifest(profile, 2024);
-            (0..100).fold(0, |crc: u32, id| crc.rotate_left(1) ^ crate::frame::crc32c(&record(&manifest, id)))
+            (0..100)
+                .fold(0, |crc: u32, id| crc.rotate_left(1) ^ feedline::record::crc32c(&record(&manifest, id)))
         };
         let digests = [Profile::Images, Profile::Tabular, Profile::Small, Profile::Tiny].map(digest);
         assert_eq!(digests, [2_633_663_774, 2_336_116_397, 2_865_392_736, 531_970_108]);

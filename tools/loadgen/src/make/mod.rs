@@ -10,7 +10,7 @@
 mod shard;
 
 use crate::dataset::{MANIFEST_NAME, Manifest};
-use crate::store::Folder;
+use crate::store::{Folder, block_on};
 use anyhow::{Context as _, Result, bail};
 use futures_util::TryStreamExt as _;
 use indicatif::ProgressBar;
@@ -74,14 +74,12 @@ pub fn make(url: &str, manifest: &Manifest, threads: usize, progress: &ProgressB
         ends.into_iter().collect::<Result<()>>()
     })?;
     block_on(async {
-        let (store, path) = folder.open()?;
-        let path = path.join(MANIFEST_NAME);
-        store.put(&path, manifest.to_json().into()).await?;
-        anyhow::Ok(())
+        folder.open()?.put(&folder.path_of(MANIFEST_NAME), manifest.to_json().into()).await?;
+        Ok(())
     })
     .with_context(|| format!("cannot write {}", folder.url_of(MANIFEST_NAME)))?;
     Ok(Summary {
-        url: folder.url_of(""),
+        url: folder.url().to_owned(),
         pattern: folder.url_of("*.tfrecord"),
         shards: manifest.shards,
         records: manifest.records(),
@@ -92,24 +90,15 @@ pub fn make(url: &str, manifest: &Manifest, threads: usize, progress: &ProgressB
     })
 }
 
-fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start a runtime")?;
-    runtime.block_on(future)
-}
-
 /// Refuses a place that holds other shards, and takes the manifest away before its shards change.
 async fn prepare(folder: &Folder, manifest: &Manifest) -> Result<()> {
-    let (store, path) = folder.open()?;
+    let store = folder.open()?;
     let names: std::collections::HashSet<String> =
         (0..manifest.shards).map(|shard| manifest.shard_name(shard)).collect();
-    let prefix = (!path.as_ref().is_empty()).then_some(&path);
-    let mut objects = store.list(prefix);
+    let mut objects = store.list(Some(folder.path()));
     let mut old_manifest = None;
     while let Some(object) =
-        objects.try_next().await.with_context(|| format!("cannot list {}", folder.url_of("")))?
+        objects.try_next().await.with_context(|| format!("cannot list {}", folder.url()))?
     {
         let name = object.location.filename().unwrap_or_default();
         if name == MANIFEST_NAME {
@@ -117,7 +106,7 @@ async fn prepare(folder: &Folder, manifest: &Manifest) -> Result<()> {
         } else if name.ends_with(".tfrecord") && !names.contains(name) {
             bail!(
                 "{} already holds {name}, which is not part of this dataset: choose another URL or delete it",
-                folder.url_of("")
+                folder.url()
             );
         }
     }
@@ -128,14 +117,14 @@ async fn prepare(folder: &Folder, manifest: &Manifest) -> Result<()> {
 }
 
 async fn work(folder: &Folder, manifest: &Manifest, totals: &Totals, progress: &ProgressBar) -> Result<()> {
-    let (store, path) = folder.open()?;
+    let store = folder.open()?;
     loop {
         let shard = totals.next.fetch_add(1, Ordering::Relaxed);
         if shard >= manifest.shards || totals.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
         let name = manifest.shard_name(shard);
-        let written = shard::write(&store, path.clone().join(name.as_str()), manifest, shard, progress).await;
+        let written = shard::write(&store, folder.path_of(&name), manifest, shard, progress).await;
         match written {
             Ok(written) => {
                 totals.record_bytes.fetch_add(written.record_bytes, Ordering::Relaxed);

@@ -2,9 +2,9 @@
 
 use super::{PART_BYTES, PARTS_IN_FLIGHT};
 use crate::dataset::{Compression, Manifest};
-use crate::frame::append_record;
 use anyhow::Result;
 use bytes::Bytes;
+use feedline::record::append_record;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use indicatif::ProgressBar;
 use object_store::ObjectStore;
