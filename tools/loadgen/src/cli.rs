@@ -155,10 +155,24 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // The chain is printed once, here; a closed standard error leaves the exit code.
-            let _ = writeln!(std::io::stderr(), "feedline-loadgen: {error:#}");
+            let _ = writeln!(std::io::stderr(), "feedline-loadgen: {}", chain(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error with its causes, without those that repeat what is said already: some libraries print their causes too.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn run_make(args: &MakeArgs, out: &mut impl Write) -> Result<ExitCode> {
@@ -269,4 +283,31 @@ fn progress_bar(unit: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
     let template = format!("{{wide_bar}} {{human_pos}} of {{human_len}} {unit}, {{per_sec}}, {{eta}} left");
     bar.with_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn causes_are_not_repeated() {
+        let error =
+            anyhow::anyhow!("no such bucket").context("reply 404: no such bucket").context("cannot list");
+        assert_eq!(chain(&error), "cannot list: reply 404: no such bucket");
+    }
+
+    #[test]
+    fn without_a_manifest_beside_the_shards_verify_says_what_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("{}/*.tfrecord", dir.path().display());
+        let args = Args::try_parse_from(["feedline-loadgen", "run", &url, "--verify"]).unwrap();
+        let Command::Run(args) = args.command else { panic!("run was asked for") };
+        assert!(chain(&manifest_of(&args).unwrap_err()).contains("_loadgen.json, which --verify needs"));
+    }
 }

@@ -97,9 +97,13 @@ async fn prepare(folder: &Folder, manifest: &Manifest) -> Result<()> {
         (0..manifest.shards).map(|shard| manifest.shard_name(shard)).collect();
     let mut objects = store.list(Some(folder.path()));
     let mut old_manifest = None;
-    while let Some(object) =
-        objects.try_next().await.with_context(|| format!("cannot list {}", folder.url()))?
-    {
+    loop {
+        let object = match objects.try_next().await {
+            Ok(Some(object)) => object,
+            // A folder or bucket that is not there yet holds nothing; writing tells whether it can be made.
+            Ok(None) | Err(object_store::Error::NotFound { .. }) => break,
+            Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.url())),
+        };
         let name = object.location.filename().unwrap_or_default();
         if name == MANIFEST_NAME {
             old_manifest = Some(object.location);

@@ -80,7 +80,10 @@ pub(super) async fn write(
     let mut writer =
         BufWriter::with_capacity(Arc::clone(store), path, PART_BYTES).with_max_concurrency(PARTS_IN_FLIGHT);
     match fill(&mut writer, manifest, shard, progress).await {
-        Ok(written) => Ok(written),
+        Ok(written) => {
+            writer.shutdown().await?;
+            Ok(written)
+        }
         Err(error) => {
             // Parts of an upload that is given up would be stored, and paid for, until somebody finds them. The first
             // error is the one to report.
@@ -118,7 +121,6 @@ async fn fill(
     let rest = coder.finish()?;
     written.stored_bytes += rest.len() as u64;
     writer.put(Bytes::from(rest)).await?;
-    writer.shutdown().await?;
     progress.inc(unreported);
     Ok(written)
 }
