@@ -24,7 +24,7 @@ pub struct LoaderParts {
     /// Local disk.
     pub cache: Arc<Cache>,
     /// Prefetch threads.
-    pub threads: FetchThreads,
+    pub threads: Arc<FetchThreads>,
     /// Bytes on their way in, or from the pool to disk.
     pub in_flight: ByteBudget,
     /// Where passes run.

@@ -36,6 +36,11 @@ impl Datasets {
         Self { stores, configured, live: Mutex::default() }
     }
 
+    /// The stores behind the datasets.
+    pub(super) fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
     /// The dataset behind a configured name, or behind URLs and patterns.
     pub(super) async fn resolve(&self, asked: &[String]) -> Result<Arc<Dataset>, StreamFailure> {
         let named = match asked {
@@ -54,7 +59,7 @@ impl Datasets {
             });
         }
         let (label, corrupt, urls) = match named {
-            Some((name, dataset)) => (name, corrupt_policy(dataset.corrupt), dataset.urls.clone()),
+            Some((name, dataset)) => (name, dataset.corrupt, dataset.urls.clone()),
             None => ("adhoc".to_owned(), CorruptPolicy::Fail, asked.to_vec()),
         };
         if urls.is_empty() {
@@ -92,12 +97,5 @@ impl Datasets {
             Arc::strong_count(turn) > 1 || turn.try_lock().is_ok_and(|dataset| dataset.strong_count() > 0)
         });
         Arc::clone(live.entry(key).or_default())
-    }
-}
-
-fn corrupt_policy(corrupt: config::Corrupt) -> CorruptPolicy {
-    match corrupt {
-        config::Corrupt::Fail => CorruptPolicy::Fail,
-        config::Corrupt::Skip { max } => CorruptPolicy::Skip { max },
     }
 }

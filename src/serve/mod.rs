@@ -22,6 +22,7 @@ mod datasets;
 mod failure;
 mod listener;
 mod lookahead;
+mod metrics;
 mod registry;
 mod session;
 mod status;

@@ -88,9 +88,31 @@ pub(super) struct Opening {
     pub(super) uid: u32,
 }
 
+/// What the streams of one label have done, the closed ones included.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) open: u64,
+    pub(super) batches: u64,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    pub(super) skipped: u64,
+    pub(super) waited_nanos: u64,
+}
+
+impl Totals {
+    fn add(&mut self, stream: &StreamInfo) {
+        self.batches += stream.batches.load(Relaxed);
+        self.records += stream.records.load(Relaxed);
+        self.bytes += stream.bytes.load(Relaxed);
+        self.skipped += stream.skipped.load(Relaxed);
+        self.waited_nanos += stream.waited_nanos.load(Relaxed);
+    }
+}
+
 /// All open streams.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
+    closed: Mutex<BTreeMap<String, Totals>>,
     streams: Mutex<BTreeMap<u64, Arc<StreamInfo>>>,
     next: AtomicU64,
 }
@@ -135,6 +157,19 @@ impl Registry {
         self.lock().values().cloned().collect()
     }
 
+    /// Sums by label.
+    pub(super) fn totals(&self) -> BTreeMap<String, Totals> {
+        let streams = self.lock();
+        let mut totals = self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let open: Vec<_> = streams.values().cloned().collect();
+        for stream in open {
+            let entry = totals.entry(stream.label.clone()).or_default();
+            entry.open += 1;
+            entry.add(&stream);
+        }
+        totals
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<StreamInfo>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,6 +177,10 @@ impl Registry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.registry.lock().remove(&self.info.id);
+        // Both locks, in the order of `totals`: a stream is never counted twice or not at all.
+        let mut streams = self.registry.lock();
+        streams.remove(&self.info.id);
+        let mut closed = self.registry.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.entry(self.info.label.clone()).or_default().add(&self.info);
     }
 }

@@ -11,6 +11,7 @@ use crate::loader::Loader;
 use crate::order::{Deal, Remainder, Shuffle};
 use crate::pool::Leases;
 use crate::record::CorruptPolicy;
+use crate::ring::Ring;
 use feedline_proto::socket::send_with_descriptors;
 use feedline_proto::v1::{self, Hello, HelloReply, OpenStream, Reply, Request, reply, request};
 use feedline_proto::{PROTOCOL_VERSION, frame};
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) datasets: Datasets,
     pub(super) registry: Arc<Registry>,
     pub(super) reporter: Reporter,
+    pub(super) disk: Ring,
     /// Batches kept ready unless the client says otherwise.
     pub(super) ready: u64,
     /// Blocks that a stream looks ahead.

@@ -5,7 +5,7 @@ use super::session::Shared;
 use feedline_proto::v1::{
     BudgetStatus, CacheStatus, PoolStatus, Status, StoreStatus, StreamStatus,
 };
-use rustix::thread::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -80,7 +80,7 @@ fn cache_status(shared: &Shared) -> CacheStatus {
         hits: load(&stats.hits),
         misses: load(&stats.misses),
         evictions: load(&stats.evictions),
-        corrupt: load(&stats.corrupt),
+        corrupt: load(&stats.corrupt_blocks),
         read_bytes: load(&stats.read_bytes),
         written_bytes: load(&stats.written_bytes),
         bypassed: load(&shared.loader.stats().bypassed),
@@ -93,8 +93,8 @@ fn store_status(shared: &Shared) -> StoreStatus {
     StoreStatus {
         requests: counts.requests,
         bytes: counts.bytes,
-        retries: stats.retries(),
-        lists: counts.lists,
+        retries: counts.retries(),
+        objects_listed: counts.listed,
         corrupt_transfers: load(&shared.loader.stats().corrupt_transfers),
     }
 }
@@ -123,7 +123,7 @@ fn stream_status(stream: &StreamInfo) -> StreamStatus {
 }
 
 /// User and system CPU time of this process so far, in seconds.
-fn cpu_seconds() -> f64 {
+pub(super) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     std::time::Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos).as_secs_f64()
@@ -137,6 +137,6 @@ fn resident_bytes() -> u64 {
 }
 
 /// Open descriptors of this process; 0 if /proc is not there.
-fn open_descriptors() -> u64 {
+pub(super) fn open_descriptors() -> u64 {
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
 }

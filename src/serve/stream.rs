@@ -15,8 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 /// Bytes of a stream's descriptor ring. Larger batches flow through in pieces.
@@ -32,7 +31,7 @@ pub(super) struct Stream {
     lookahead: LookAhead,
     held: Held,
     producer: Producer,
-    wake: AsyncFd<OwnedFd>,
+    wake: UnixStream,
     client: OwnedFd,
     entry: Entry,
     ready: u64,
@@ -63,14 +62,11 @@ impl Stream {
         let ring_error = system("cannot make shared memory");
         let event_error = system("cannot make an event");
         let (producer, rings) = Producer::create(RING_BYTES, RETURN_ENTRIES).map_err(ring_error)?;
-        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
-        let (client, daemon) = (event().map_err(event_error)?, event().map_err(event_error)?);
-        let passed = StreamDescriptors {
-            rings,
-            client: client.try_clone().map_err(event_error)?,
-            daemon: daemon.try_clone().map_err(event_error)?,
-        };
-        let wake = AsyncFd::with_interest(daemon, Interest::READABLE).map_err(event_error)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let client = eventfd(0, flags).map_err(|error| event_error(error.into()))?;
+        let (wake, daemon) = UnixStream::pair().map_err(event_error)?;
+        let daemon = daemon.into_std().map_err(event_error)?.into();
+        let passed = StreamDescriptors { rings, client: client.try_clone().map_err(event_error)?, daemon };
         let returns = held.lease().returns();
         let stream = Self {
             loader,
@@ -238,14 +234,18 @@ impl Stream {
     }
 }
 
-/// Waits for the client's event and resets it.
-async fn woken(wake: &AsyncFd<OwnedFd>) {
+/// Waits for the client's sign and takes it away.
+async fn woken(wake: &UnixStream) {
     loop {
         // The descriptor is ours and open, so waiting for it cannot fail.
-        let Ok(mut ready) = wake.readable().await else { return };
-        let read = ready.try_io(|event| Ok(rustix::io::read(event, &mut [0_u8; 8])?));
-        if matches!(read, Ok(Ok(_))) {
+        if wake.readable().await.is_err() {
             return;
+        }
+        match wake.try_read(&mut [0; 64]) {
+            // The client has closed its end: it is going, and the session hears of that by itself.
+            Ok(0) => std::future::pending().await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return,
         }
     }
 }
