@@ -1,6 +1,6 @@
 //! Every metric of the daemon.
 
-use super::handles::{Bound, Counter, Gauge, Kind, Metric};
+use super::handles::{Counter, Gauge, Kind, Metric};
 
 /// How many labels a metric has.
 const fn count(labels: &[&str]) -> usize {

@@ -167,7 +167,7 @@ impl DaemonUse {
             Self {
                 cpu_seconds: status.cpu_seconds,
                 store_requests: store.requests,
-                store_lists: store.lists,
+                store_lists: store.objects_listed,
                 store_bytes: store.bytes,
                 store_retries: store.retries,
                 cache_read_bytes: cache.read_bytes,
