@@ -6,8 +6,8 @@ use proptest::sample::Index;
 use super::super::ledger::footprint;
 use super::*;
 
-const LIMIT: u64 = 800 << 10;
-const LENGTHS: [usize; 6] = [0, 1, 4096, BLOCK + 1, 3 * BLOCK, 13 * BLOCK];
+const LIMIT: u64 = 300 << 10;
+const LENGTHS: [usize; 6] = [0, 4097, BLOCK, BLOCK + 1, 2 * BLOCK, 5 * BLOCK];
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -163,10 +163,10 @@ fn run(steps: Vec<Step>) {
 
 proptest! {
     // Every case works on a real directory with real syncs.
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn behaves_like_a_plain_list(steps in prop::collection::vec(steps(), 1..60)) {
+    fn behaves_like_a_plain_list(steps in prop::collection::vec(steps(), 20..100)) {
         run(steps);
     }
 }
