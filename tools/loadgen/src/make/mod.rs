@@ -12,7 +12,6 @@ mod shard;
 use crate::dataset::{MANIFEST_NAME, Manifest};
 use crate::store::{Folder, block_on};
 use anyhow::{Context as _, Result, bail};
-use futures_util::TryStreamExt as _;
 use indicatif::ProgressBar;
 use object_store::ObjectStoreExt as _;
 use serde::Serialize;
@@ -95,15 +94,14 @@ async fn prepare(folder: &Folder, manifest: &Manifest) -> Result<()> {
     let store = folder.open()?;
     let names: std::collections::HashSet<String> =
         (0..manifest.shards).map(|shard| manifest.shard_name(shard)).collect();
-    let mut objects = store.list(Some(folder.path()));
+    let listed = match store.list_with_delimiter(Some(folder.path())).await {
+        Ok(listed) => listed.objects,
+        // A folder that is not there yet holds nothing; writing tells whether it can be made.
+        Err(object_store::Error::NotFound { .. }) => Vec::new(),
+        Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.url())),
+    };
     let mut old_manifest = None;
-    loop {
-        let object = match objects.try_next().await {
-            Ok(Some(object)) => object,
-            // A folder or bucket that is not there yet holds nothing; writing tells whether it can be made.
-            Ok(None) | Err(object_store::Error::NotFound { .. }) => break,
-            Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.url())),
-        };
+    for object in listed {
         let name = object.location.filename().unwrap_or_default();
         if name == MANIFEST_NAME {
             old_manifest = Some(object.location);

@@ -99,3 +99,12 @@ fn a_place_that_cannot_be_written_is_named() {
     let error = make("/proc/feedline-none", &manifest, 1, &ProgressBar::hidden()).unwrap_err();
     assert!(format!("{error:#}").contains("/proc/feedline-none"), "{error:#}");
 }
+
+#[test]
+fn a_dataset_below_the_folder_is_in_nobodys_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, inner) = made(Profile::Tiny, Compression::None, &dir.path().join("inner"));
+    let manifest = Manifest::new(Profile::Tiny, 1, 1, None, Compression::None, 0).unwrap();
+    let outer = make(dir.path().to_str().unwrap(), &manifest, 1, &ProgressBar::hidden()).unwrap();
+    assert_eq!((inner.records, outer.records), (120, 1));
+}

@@ -95,10 +95,10 @@ pub struct Quantiles {
 pub struct DaemonUse {
     /// User and system CPU time in seconds.
     pub cpu_seconds: f64,
-    /// Requests to object stores, listings not included.
+    /// Requests to object stores for data.
     pub store_requests: u64,
-    /// Listing requests.
-    pub store_lists: u64,
+    /// Objects seen in listings.
+    pub store_objects_listed: u64,
     /// Bytes received from object stores.
     pub store_bytes: u64,
     /// Requests that had to be repeated.
@@ -167,7 +167,7 @@ impl DaemonUse {
             Self {
                 cpu_seconds: status.cpu_seconds,
                 store_requests: store.requests,
-                store_lists: store.objects_listed,
+                store_objects_listed: store.objects_listed,
                 store_bytes: store.bytes,
                 store_retries: store.retries,
                 cache_read_bytes: cache.read_bytes,
@@ -179,7 +179,7 @@ impl DaemonUse {
         Self {
             cpu_seconds: (b.cpu_seconds - a.cpu_seconds).max(0.0),
             store_requests: b.store_requests.saturating_sub(a.store_requests),
-            store_lists: b.store_lists.saturating_sub(a.store_lists),
+            store_objects_listed: b.store_objects_listed.saturating_sub(a.store_objects_listed),
             store_bytes: b.store_bytes.saturating_sub(a.store_bytes),
             store_retries: b.store_retries.saturating_sub(a.store_retries),
             cache_read_bytes: b.cache_read_bytes.saturating_sub(a.cache_read_bytes),
@@ -191,7 +191,7 @@ impl DaemonUse {
     pub(super) fn add(&mut self, other: &Self) {
         self.cpu_seconds += other.cpu_seconds;
         self.store_requests += other.store_requests;
-        self.store_lists += other.store_lists;
+        self.store_objects_listed += other.store_objects_listed;
         self.store_bytes += other.store_bytes;
         self.store_retries += other.store_retries;
         self.cache_read_bytes += other.cache_read_bytes;
