@@ -32,7 +32,8 @@ mod tests {
     fn takes_chunks_apart() {
         let body = b"5;chunk-signature=ab\r\nhello\r\n1\r\n!\r\n0\r\nx-amz-checksum-crc32c:AAAA\r\n\r\n";
         assert_eq!(decode(body).unwrap(), "hello!");
-        for cut in 0..body.len() - 29 {
+        let trailers = b"x-amz-checksum-crc32c:AAAA\r\n\r\n".len();
+        for cut in 0..body.len() - trailers {
             assert!(decode(&body[..cut]).is_err(), "cut at {cut}");
         }
         assert!(decode(b"ffffffffffffffff\r\nx").is_err());
