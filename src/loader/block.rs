@@ -88,6 +88,11 @@ impl Loader {
         u64::from(self.inner.parts.pool.block_bytes())
     }
 
+    /// Binary logarithm of [`Self::block_bytes`], which is a power of two.
+    pub fn block_shift(&self) -> u32 {
+        self.inner.parts.pool.block_bytes().trailing_zeros()
+    }
+
     /// A hold on the shard of this object. Its index is read from disk if it is there.
     pub fn open(&self, object: &Arc<Object>) -> Handle {
         let tag = object.etag.as_deref().or(object.version.as_deref());

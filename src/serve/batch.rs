@@ -64,7 +64,8 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    pub(super) fn of(picked: Picked, block_bytes: u64) -> Self {
+    /// Blocks are `1 << shift` bytes long.
+    pub(super) fn of(picked: Picked, shift: u32) -> Self {
         let mut blocks: Vec<(BlockKey, Arc<Handle>)> = Vec::new();
         let mut bytes = 0;
         for piece in &picked.pieces {
@@ -72,8 +73,8 @@ impl Needs {
             let mut next = 0;
             for frame in &piece.frames {
                 bytes += frame.len;
-                let first = frame.payload_offset / block_bytes;
-                let last = (frame.payload_offset + frame.len.max(1) - 1) / block_bytes;
+                let first = frame.payload_offset >> shift;
+                let last = (frame.payload_offset + frame.len.max(1) - 1) >> shift;
                 for block in first.max(next)..=last {
                     let key = BlockKey { shard, block };
                     // Pads and neighbouring pieces can need a block again; nearly always it is the last one.
@@ -129,10 +130,10 @@ impl Needs {
     }
 
     /// Writes the batch's descriptor.
-    pub(super) fn describe(&self, held: &Held, id: u64, block_bytes: u64, writer: &mut BatchWriter, out: &mut Vec<u8>) {
+    pub(super) fn describe(&self, held: &Held, id: u64, shift: u32, writer: &mut BatchWriter, out: &mut Vec<u8>) {
         writer.clear();
         for piece in &self.picked.pieces {
-            describe_piece(piece, held, block_bytes, writer);
+            describe_piece(piece, held, shift, writer);
         }
         let picked = &self.picked;
         let header = BatchHeader {
@@ -147,7 +148,7 @@ impl Needs {
     }
 }
 
-fn describe_piece(piece: &Piece, held: &Held, block_bytes: u64, writer: &mut BatchWriter) {
+fn describe_piece(piece: &Piece, held: &Held, shift: u32, writer: &mut BatchWriter) {
     let shard = piece.handle.id();
     let narrow = |number: u64| u32::try_from(number).expect("offsets and parts lie within a block");
     let mut open = None;
@@ -158,14 +159,14 @@ fn describe_piece(piece: &Piece, held: &Held, block_bytes: u64, writer: &mut Bat
         let end = at + frame.len;
         let mut first = true;
         loop {
-            let block = at / block_bytes;
-            let part_end = end.min((block + 1) * block_bytes);
+            let block = at >> shift;
+            let part_end = end.min((block + 1) << shift);
             if open != Some(block) {
                 slot = held.blocks[&BlockKey { shard, block }].1.slot();
             }
             let follows = open == Some(block) && first && at == expected;
             if !follows {
-                writer.open_run(SEGMENT, slot, narrow(at - block * block_bytes));
+                writer.open_run(SEGMENT, slot, narrow(at - (block << shift)));
             }
             open = Some(block);
             writer.push_length(narrow(part_end - at));

@@ -114,7 +114,7 @@ impl Stream {
                 Next::Batch(picked) => picked,
                 Next::End => return Ok(()),
             };
-            let needs = Needs::of(picked, self.loader.block_bytes());
+            let needs = Needs::of(picked, self.loader.block_shift());
             self.lease(&needs).await?;
             self.entry.info.set_waits(Waits::Blocks);
             needs.load(&self.loader, &mut self.held, self.sent).await?;
@@ -125,7 +125,7 @@ impl Stream {
 
     async fn emit(&mut self, needs: &Needs) -> Result<(), StreamFailure> {
         let mut payload = std::mem::take(&mut self.payload);
-        needs.describe(&self.held, self.sent, self.loader.block_bytes(), &mut self.writer, &mut payload);
+        needs.describe(&self.held, self.sent, self.loader.block_shift(), &mut self.writer, &mut payload);
         self.send(KIND_BATCH, &payload).await?;
         self.payload = payload;
         self.sent += 1;
