@@ -113,7 +113,7 @@ pub struct OpenStream {
     pub ready: u32,
 }
 /// Answer to OpenStream. Descriptors come with it, in this order: descriptor ring (read-only use), return ring,
-/// event to the client, event to the daemon, then one per pool segment.
+/// eventfd that wakes the client, socket that wakes the daemon, then one per pool segment.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StreamOpened {
     #[prost(uint64, tag = "1")]
@@ -254,7 +254,7 @@ pub struct StoreStatus {
     #[prost(uint64, tag = "3")]
     pub retries: u64,
     #[prost(uint64, tag = "4")]
-    pub lists: u64,
+    pub objects_listed: u64,
     #[prost(uint64, tag = "5")]
     pub corrupt_transfers: u64,
 }

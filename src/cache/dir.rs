@@ -49,12 +49,25 @@ pub(super) fn take(dir: &Path) -> Result<DirLock, CacheError> {
     }
     let lock = lock(dir)?;
     check_marker(dir, &marker)?;
-    for folder in ["shards", "index", "tmp"] {
-        let path = dir.join(folder);
-        files::make_dir(&path).map_err(|error| CacheError::io("create", &path, error))?;
-    }
-    files::sync_dir(dir)?;
+    make_folders(dir)?;
     Ok(lock)
+}
+
+/// All folders at once: later, on a disk without inodes, making one would fail with room to spare.
+fn make_folders(dir: &Path) -> Result<(), CacheError> {
+    let make = |path: &Path| files::make_dir(path).map_err(|error| CacheError::io("create", path, error));
+    make(&dir.join("tmp"))?;
+    for root in ["shards", "index"].map(|name| dir.join(name)) {
+        make(&root)?;
+        let mut new = false;
+        for n in 0..=255u8 {
+            new |= make(&root.join(format!("{n:02x}")))?;
+        }
+        if new {
+            files::sync_dir(&root)?;
+        }
+    }
+    files::sync_dir(dir)
 }
 
 fn access(dir: &Path, reason: &'static str) -> CacheError {

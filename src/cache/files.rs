@@ -74,17 +74,6 @@ impl Layout {
         let n = self.sequence.fetch_add(1, Ordering::Relaxed);
         Temp { path: Some(self.tmp().join(format!("{id}.{n:016x}.{}", kind.suffix()))) }
     }
-
-    /// Makes the folder of an entry if it is not there, durably.
-    pub(super) fn make_folder(&self, id: &ShardId, kind: Kind) -> Result<PathBuf, CacheError> {
-        let folder = self.folder(id, kind);
-        match make_dir(&folder) {
-            Ok(true) => sync_dir(&self.root(kind))?,
-            Ok(false) => {}
-            Err(error) => return Err(CacheError::io("create", &folder, error)),
-        }
-        Ok(folder)
-    }
 }
 
 /// Whether `name` is one that [`Layout::file`] makes in `folder`; the id and what it is for.
@@ -217,9 +206,7 @@ mod tests {
         assert_eq!(layout.file(&id, Kind::Data), Path::new("/c/shards/ab").join(format!("{text}.data")));
         assert_eq!(layout.file(&id, Kind::Index), Path::new("/c/index/ab").join(format!("{text}.idx")));
         assert_eq!(parse_name("ab", &format!("{text}.meta")), Some((id, Kind::Meta)));
-        for foreign in
-            ["x.meta", &format!("{text}.meta.bak"), &format!("{text}"), &format!("{text}.tfrecord")]
-        {
+        for foreign in ["x.meta", &format!("{text}.meta.bak"), &text, &format!("{text}.tfrecord")] {
             assert_eq!(parse_name("ab", foreign), None, "{foreign}");
         }
         assert_eq!(parse_name("aa", &format!("{text}.meta")), None, "in another folder it is not ours");

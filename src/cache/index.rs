@@ -75,7 +75,6 @@ impl Indexes {
         ledger: &Ledger,
     ) -> Result<(), CacheError> {
         let write = || {
-            layout.make_folder(id, Kind::Index)?;
             let temp = layout.temp(id, Kind::Index);
             temp.fill(content)?;
             temp.rename(&layout.file(id, Kind::Index))

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_guess_covers_the_smallest_blocks() {
-        for content in [0, 1, 4096, 1 << 20, 10 << 30] {
+        for content in [0u64, 1, 4096, 1 << 20, 10 << 30] {
             let meta = 72 + 1500 + 4 * content.div_ceil(64 << 10) + 4;
             assert!(charge_of(content, meta) <= footprint(content));
         }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::CacheError;
@@ -16,6 +17,9 @@ use super::id::ShardId;
 use super::ledger::{charge_of, index_charge, pages};
 use super::meta::{self, ShardMeta};
 use super::stats::{CacheStats, one};
+
+/// Threads that read metadata at start, and so requests that the disk sees at once.
+const SCAN_THREADS: usize = 8;
 
 /// A shard or index found, with what it takes on disk.
 #[derive(Debug)]
@@ -37,33 +41,49 @@ pub(super) fn scan(layout: &Layout, stats: &CacheStats) -> Result<Recovered, Cac
     for name in list(&layout.tmp())? {
         remove_orphan(&layout.tmp().join(&name), files::is_temp_name(&name), stats);
     }
-    let mut recovered = Recovered::default();
-    for_folders(&layout.root(Kind::Data), stats, |folder, path| {
-        scan_shards(layout, folder, path, stats, &mut recovered.shards)
-    })?;
-    for_folders(&layout.root(Kind::Index), stats, |folder, path| {
-        scan_indexes(folder, path, stats, &mut recovered.indexes)
-    })?;
+    let mut recovered = Recovered {
+        shards: for_folders(&layout.root(Kind::Data), stats, |folder, path, out| {
+            scan_shards(layout, folder, path, stats, out)
+        })?,
+        indexes: for_folders(&layout.root(Kind::Index), stats, |folder, path, out| {
+            scan_indexes(folder, path, stats, out)
+        })?,
+    };
     recovered.shards.sort_by_key(|found| (found.used, found.id));
     recovered.indexes.sort_by_key(|found| (found.used, found.id));
     Ok(recovered)
 }
 
+/// Scans the folders of `root` with several threads: after a reboot each entry waits for the disk.
 fn for_folders(
     root: &Path,
     stats: &CacheStats,
-    mut scan: impl FnMut(&str, &Path) -> Result<(), CacheError>,
-) -> Result<(), CacheError> {
-    for name in list(root)? {
-        let path = root.join(&name);
-        let ours = name.len() == 2 && name.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-        if ours && fs::symlink_metadata(&path).is_ok_and(|stat| stat.is_dir()) {
-            scan(&name, &path)?;
-        } else {
-            foreign(&path, stats);
+    scan: impl Fn(&str, &Path, &mut Vec<Found>) -> Result<(), CacheError> + Sync,
+) -> Result<Vec<Found>, CacheError> {
+    let names = list(root)?;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut out = Vec::new();
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let path = root.join(name);
+            let ours =
+                name.len() == 2 && name.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+            if ours && fs::symlink_metadata(&path).is_ok_and(|stat| stat.is_dir()) {
+                scan(name, &path, &mut out)?;
+            } else {
+                foreign(&path, stats);
+            }
         }
-    }
-    Ok(())
+        Ok::<_, CacheError>(out)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..SCAN_THREADS).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.append(&mut thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(all)
+    })
 }
 
 fn scan_shards(

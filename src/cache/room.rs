@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::error::ReserveError;
+use super::error::{CacheError, ReserveError};
 use super::files::{self, Kind};
 use super::id::ShardId;
 use super::ledger::Charge;
@@ -63,6 +63,14 @@ impl Cache {
             self.evict(&id, charge);
         }
         any
+    }
+
+    /// A write failed. If the disk is full it gets room, so that the next shard fits where this one did not.
+    pub(super) fn failed(&self, error: &CacheError) {
+        self.count_failure(error);
+        if matches!(error, CacheError::Full { .. }) {
+            self.relieve();
+        }
     }
 
     fn evict(&self, id: &ShardId, charge: Arc<Charge>) {

@@ -101,10 +101,7 @@ impl ShardWriter {
                 add(&self.cache.stats.written_bytes, len as u64);
             }
             Err(error) => {
-                self.cache.count_failure(error);
-                if matches!(error, CacheError::Full { .. }) {
-                    self.cache.relieve();
-                }
+                self.cache.failed(error);
             }
         }
         (result, buf)
@@ -134,7 +131,7 @@ impl ShardWriter {
         let cache = Arc::clone(&self.cache);
         self.force_and_publish(content_len, block_bytes, block_crcs)
             .await
-            .inspect_err(|error| cache.count_failure(error))
+            .inspect_err(|error| cache.failed(error))
     }
 
     async fn force_and_publish(
@@ -192,7 +189,7 @@ pub(super) struct NewFiles {
 impl NewFiles {
     /// Gives both their final names, the metadata last, and forces the names to disk.
     pub(super) fn publish(self, layout: &Layout, id: &ShardId) -> Result<(), CacheError> {
-        let folder = layout.make_folder(id, Kind::Data)?;
+        let folder = layout.folder(id, Kind::Data);
         let (data, meta) = (layout.file(id, Kind::Data), layout.file(id, Kind::Meta));
         self.data.rename(&data)?;
         let named = self.meta.rename(&meta).and_then(|()| files::sync_dir(&folder));

@@ -24,7 +24,7 @@ pub struct LoaderParts {
     /// Local disk.
     pub cache: Arc<Cache>,
     /// Prefetch threads.
-    pub threads: FetchThreads,
+    pub threads: Arc<FetchThreads>,
     /// Bytes on their way in, or from the pool to disk.
     pub in_flight: ByteBudget,
     /// Where passes run.
@@ -165,7 +165,7 @@ impl Loader {
                 return Ok(found);
             }
             if let Some(cached) = self.cached(shard) {
-                match self.read_cached(&cached, key).await {
+                match self.read_cached(shard, &cached, key).await {
                     Some(found) => return Ok(found),
                     None => continue,
                 }
@@ -182,13 +182,26 @@ impl Loader {
 
     /// The shard in the cache, if it is cut into blocks of the size in force.
     pub(super) fn cached(&self, shard: &Shard) -> Option<Arc<CachedShard>> {
-        let cached = self.inner.parts.cache.lookup(&shard.id())?;
-        if cached.meta().block_bytes == self.inner.parts.pool.block_bytes() {
-            return Some(cached);
+        let mut pin = shard.pin();
+        if let Some(pinned) = &*pin {
+            return Some(Arc::clone(pinned));
         }
-        drop(cached);
+        let cached = self.inner.parts.cache.lookup(&shard.id())?;
+        if cached.meta().block_bytes != self.inner.parts.pool.block_bytes() {
+            drop(cached);
+            self.inner.parts.cache.discard(&shard.id());
+            return None;
+        }
+        if shard.has_readers() {
+            *pin = Some(Arc::clone(&cached));
+        }
+        Some(cached)
+    }
+
+    /// Takes the shard out of the cache: its copy there is no good.
+    pub(super) fn discard_cached(&self, shard: &Shard) {
+        *shard.pin() = None;
         self.inner.parts.cache.discard(&shard.id());
-        None
     }
 
     /// Loads the block ahead of need, if that is possible without waiting for room.
@@ -234,7 +247,7 @@ impl Loader {
     }
 
     /// The block from disk; `None` if the disk does not have it after all, and then the shard is out of the cache.
-    async fn read_cached(&self, cached: &Arc<CachedShard>, key: BlockKey) -> Option<BlockRef> {
+    async fn read_cached(&self, shard: &Shard, cached: &Arc<CachedShard>, key: BlockKey) -> Option<BlockRef> {
         let slot = self.inner.parts.pool.slot().await;
         let (result, slot) = cached.read_block(key.block, slot).await;
         match result.map(u32::try_from) {
@@ -243,7 +256,7 @@ impl Loader {
             Err(error) => {
                 let url = &cached.meta().identity.url;
                 tracing::warn!(url, block = key.block, %error, "cached shard dropped, reading from the store");
-                self.inner.parts.cache.discard(&key.shard);
+                self.discard_cached(shard);
                 None
             }
         }

@@ -138,7 +138,7 @@ impl Plain<'_> {
                     let (result, slot) = cached.read_block(block, slot).await;
                     if let Err(error) = result {
                         tracing::warn!(url = shard.object().url, block, %error, "cached shard dropped");
-                        loader.parts().cache.discard(&shard.id());
+                        loader.discard_cached(&shard);
                         // The next pass reads the store.
                         return Err(LoadError::Restart);
                     }

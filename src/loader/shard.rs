@@ -1,7 +1,7 @@
 //! What is known of a shard while somebody reads it.
 
 use super::error::LoadError;
-use crate::cache::ShardId;
+use crate::cache::{CachedShard, ShardId};
 use crate::record::ShardIndex;
 use crate::source::Object;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
@@ -18,6 +18,8 @@ pub struct Shard {
     /// Blocks below this are wanted.
     want: AtomicU64,
     readers: AtomicU64,
+    /// Keeps the shard in the cache while it is read.
+    pin: Mutex<Option<Arc<CachedShard>>>,
     changed: watch::Sender<u64>,
 }
 
@@ -43,6 +45,7 @@ impl Shard {
             pass: Mutex::default(),
             want: AtomicU64::new(0),
             readers: AtomicU64::new(0),
+            pin: Mutex::default(),
             changed: watch::Sender::new(0),
         }
     }
@@ -76,6 +79,10 @@ impl Shard {
 
     pub(super) fn has_readers(&self) -> bool {
         self.readers.load(Acquire) > 0
+    }
+
+    pub(super) fn pin(&self) -> MutexGuard<'_, Option<Arc<CachedShard>>> {
+        self.pin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells everyone who waits that something has changed.
@@ -128,6 +135,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.shard.readers.fetch_sub(1, AcqRel) == 1 {
+            *self.shard.pin() = None;
             self.shard.touch();
         }
     }

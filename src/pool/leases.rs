@@ -9,12 +9,14 @@
 use crate::budget::{BudgetError, ByteBudget, Lane, Permit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::sync::watch;
 
 /// The part of the pool that streams may hold, in blocks.
 #[derive(Debug, Clone)]
 pub struct Leases {
     blocks: ByteBudget,
     streams: Arc<AtomicU64>,
+    returns: watch::Sender<u64>,
 }
 
 /// One stream's account. Dropping it returns everything.
@@ -28,7 +30,7 @@ pub struct Lease {
 impl Leases {
     /// A part of `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
-        Self { blocks: ByteBudget::new(blocks), streams: Arc::default() }
+        Self { blocks: ByteBudget::new(blocks), streams: Arc::default(), returns: watch::Sender::new(0) }
     }
 
     /// Opens an account for a stream.
@@ -54,6 +56,11 @@ impl Lease {
         self.held
     }
 
+    /// Blocks that all streams together may hold.
+    pub fn limit(&self) -> u64 {
+        self.leases.limit()
+    }
+
     /// Blocks that this stream may hold now.
     pub fn share(&self) -> u64 {
         let streams = self.leases.streams.load(Relaxed);
@@ -65,16 +72,22 @@ impl Lease {
         blocks == 0 || self.held == 0 || self.held + blocks <= self.share()
     }
 
-    /// Reserves `blocks` more, all or none; waits while other streams hold what is needed.
+    /// Reserves `blocks` more, all or none; `false` while other streams hold what is needed.
     ///
     /// # Errors
     /// [`BudgetError::TooLarge`] if the pool has fewer blocks for streams at all.
-    pub async fn take(&mut self, blocks: u64) -> Result<(), BudgetError> {
+    pub fn try_take(&mut self, blocks: u64) -> Result<bool, BudgetError> {
         if blocks > 0 {
-            self.permits.push(self.leases.blocks.reserve(blocks, Lane::Demand).await?);
+            let Some(permit) = self.leases.blocks.try_reserve(blocks, Lane::Demand)? else { return Ok(false) };
+            self.permits.push(permit);
             self.held += blocks;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Sees every return of blocks by any stream: take it before trying.
+    pub fn returns(&self) -> watch::Receiver<u64> {
+        self.leases.returns.subscribe()
     }
 
     /// Returns `blocks` of what was reserved.
@@ -83,17 +96,20 @@ impl Lease {
         while let Some(permit) = self.permits.last_mut() {
             if permit.bytes() > blocks {
                 permit.shrink(permit.bytes() - blocks);
-                return;
+                break;
             }
             blocks -= permit.bytes();
             self.permits.pop();
         }
+        self.leases.returns.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         self.leases.streams.fetch_sub(1, Relaxed);
+        self.permits.clear();
+        self.leases.returns.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
@@ -101,31 +117,31 @@ impl Drop for Lease {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_hoarder_reaches_its_share_and_a_newcomer_finds_room() {
+    #[test]
+    fn a_hoarder_reaches_its_share_and_a_newcomer_finds_room() {
         let leases = Leases::new(12);
         let mut hoarder = leases.open();
         while hoarder.may_take(1) {
-            hoarder.take(1).await.unwrap();
+            assert!(hoarder.try_take(1).unwrap());
         }
         assert_eq!(hoarder.held(), 6);
         let mut newcomer = leases.open();
         assert!(newcomer.may_take(4));
-        newcomer.take(4).await.unwrap();
+        assert!(newcomer.try_take(4).unwrap());
         hoarder.give_back(5);
         assert_eq!((hoarder.held(), leases.used()), (1, 5));
         drop((hoarder, newcomer));
         assert_eq!(leases.used(), 0);
     }
 
-    #[tokio::test]
-    async fn a_batch_beyond_the_share_goes_alone_and_one_beyond_the_pool_is_refused() {
+    #[test]
+    fn a_batch_beyond_the_share_goes_alone_and_one_beyond_the_pool_is_refused() {
         let leases = Leases::new(12);
         let mut lease = leases.open();
         assert!(lease.may_take(11));
-        lease.take(11).await.unwrap();
+        assert!(lease.try_take(11).unwrap());
         assert!(!lease.may_take(1));
         lease.give_back(11);
-        assert!(matches!(lease.take(13).await, Err(BudgetError::TooLarge { asked: 13, limit: 12 })));
+        assert!(matches!(lease.try_take(13), Err(BudgetError::TooLarge { asked: 13, limit: 12 })));
     }
 }

@@ -61,8 +61,11 @@ impl Scanner {
         while !rest.is_empty() && !self.is_broken() {
             let before = rest.len();
             match &mut self.state {
-                State::Header if self.partial.is_empty() && self.whole_frames(&mut rest, index) => {}
-                State::Header => self.header(&mut rest, index),
+                State::Header => {
+                    if !(self.partial.is_empty() && self.whole_frames(&mut rest, index)) {
+                        self.header(&mut rest, index);
+                    }
+                }
                 State::Payload { left, length, crc } => {
                     let take = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
                     crc.update(&rest[..take]);

@@ -37,6 +37,7 @@ mod probe;
 mod report;
 mod threads;
 mod uring;
+mod view;
 
 use std::io;
 use std::path::Path;
@@ -51,6 +52,7 @@ pub use self::error::RingError;
 pub use self::op::RingFile;
 use self::op::{Kind, Op};
 pub use self::report::ProbeReport;
+pub use self::view::view;
 
 /// Largest part of one operation given to the kernel at once, in bytes. Linux moves at most 2 GiB less a page per
 /// call; a power of two below keeps every part aligned.

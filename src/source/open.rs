@@ -110,13 +110,8 @@ impl Stores {
     /// [`SourceError::Credentials`] without keys, [`SourceError::Settings`] for options (or variables of the
     /// environment) that do not fit this origin, [`SourceError::Unsupported`] for a CA bundle that cannot be read.
     pub fn open(&self, origin: &Origin) -> Result<Store, SourceError> {
-        let settings = complete(self.0.settings.merged(&origin.section), origin.scheme, &self.0.environment);
-        let mut mistakes = Vec::new();
-        super::validate::check(&settings, &format!("store options for {origin}"), &mut mistakes);
-        if !mistakes.is_empty() {
-            return Err(SourceError::Settings(mistakes));
-        }
-        let opening = Opening { origin, settings: &settings, stores: &self.0 };
+        let settings = self.settings_of(origin)?;
+        let opening = Opening { origin, settings: &settings, stores: &self.0, retry: no_retries() };
         let default = Policy::default();
         let (inner, pages) = opening.build()?;
         Ok(Store {
@@ -128,6 +123,32 @@ impl Stores {
             },
             stats: self.0.stats.clone(),
         })
+    }
+
+    /// Opens a store for writing, for tools that make datasets. Reading has its own retries ([`super::read_range`]);
+    /// writers have those of the layer below, ten with growing pauses, as a part that is sent again does no harm.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`SourceError::Unsupported`] for web servers, which are read only.
+    pub fn open_to_write(&self, origin: &Origin) -> Result<Arc<dyn ObjectStore>, SourceError> {
+        if origin.scheme.is_web() {
+            return Err(SourceError::Unsupported {
+                url: origin.to_string(),
+                why: "web servers are read only".to_owned(),
+            });
+        }
+        let settings = self.settings_of(origin)?;
+        let opening =
+            Opening { origin, settings: &settings, stores: &self.0, retry: RetryConfig::default() };
+        Ok(opening.build()?.0)
+    }
+
+    /// The options for an origin, completed by the environment and checked.
+    fn settings_of(&self, origin: &Origin) -> Result<SourceSettings, SourceError> {
+        let settings = complete(self.0.settings.merged(&origin.section), origin.scheme, &self.0.environment);
+        let mut mistakes = Vec::new();
+        super::validate::check(&settings, &format!("store options for {origin}"), &mut mistakes);
+        if mistakes.is_empty() { Ok(settings) } else { Err(SourceError::Settings(mistakes)) }
     }
 
     /// Counters over all stores opened from this handle and its clones.
@@ -151,6 +172,7 @@ struct Opening<'a> {
     origin: &'a Origin,
     settings: &'a SourceSettings,
     stores: &'a Inner,
+    retry: RetryConfig,
 }
 
 impl Opening<'_> {
@@ -194,7 +216,7 @@ impl Opening<'_> {
             .with_endpoint(&target.endpoint)
             .with_virtual_hosted_style_request(target.virtual_hosted)
             .with_client_options(self.client_options(target.loopback, !target.tls)?)
-            .with_retry(no_retries())
+            .with_retry(self.retry.clone())
             .with_http_connector(self.connector());
         match (&settings.access_key, &settings.secret_key) {
             _ if self.anonymous() => builder = builder.with_skip_signature(true),
@@ -231,7 +253,7 @@ impl Opening<'_> {
         let store = HttpBuilder::new()
             .with_url(url)
             .with_client_options(self.client_options(loopback, self.origin.scheme == Scheme::Http)?)
-            .with_retry(no_retries())
+            .with_retry(self.retry.clone())
             .with_http_connector(self.connector())
             .build()
             .map_err(|error| self.failed(error))?;
@@ -243,7 +265,7 @@ impl Opening<'_> {
         let mut builder = GoogleCloudStorageBuilder::new()
             .with_bucket_name(&self.origin.host)
             .with_client_options(self.client_options(loopback, plain)?)
-            .with_retry(no_retries())
+            .with_retry(self.retry.clone())
             .with_http_connector(self.connector());
         if let Some(endpoint) = &self.settings.endpoint {
             builder = builder.with_base_url(endpoint.trim_end_matches('/'));
@@ -281,7 +303,7 @@ impl Opening<'_> {
             .with_account(account.expose())
             .with_container_name(&self.origin.host)
             .with_client_options(self.client_options(loopback, plain)?)
-            .with_retry(no_retries())
+            .with_retry(self.retry.clone())
             .with_http_connector(self.connector());
         if let Some(endpoint) = &self.settings.endpoint {
             builder = builder.with_endpoint(endpoint.clone());

@@ -1,24 +1,6 @@
 //! Every metric of the daemon.
 
-use super::handles::{Bound, Counter, Gauge, Histogram, Kind, Metric};
-
-/// From 10 microseconds (a ready batch) to a minute (a store that hangs).
-const WAITS: &[Bound] = &[
-    10_000,
-    30_000,
-    100_000,
-    300_000,
-    1_000_000,
-    3_000_000,
-    10_000_000,
-    30_000_000,
-    100_000_000,
-    300_000_000,
-    1_000_000_000,
-    3_000_000_000,
-    10_000_000_000,
-    60_000_000_000,
-];
+use super::handles::{Counter, Gauge, Kind, Metric};
 
 /// How many labels a metric has.
 const fn count(labels: &[&str]) -> usize {
@@ -58,7 +40,7 @@ macro_rules! table {
 table! {
     BUILD_INFO = Gauge "feedline_build_info", "", ["version"], "Always 1; the label has the version that runs.";
     OPEN_FDS = Gauge "feedline_open_fds", "files", [], "Open file descriptors of the daemon.";
-    CLIENTS = Gauge "feedline_clients", "clients", [], "Connected clients.";
+    CPU_SECONDS = Gauge "feedline_cpu_seconds", "seconds", [], "User and system time of the daemon so far.";
 
     STORE_REQUESTS = Counter "feedline_store_requests_total", "requests", [],
         "Requests sent to object stores; every attempt counts.";
@@ -74,13 +56,21 @@ table! {
         "Bytes reserved for data on its way from the store; never above the limit.";
     INFLIGHT_LIMIT = Gauge "feedline_inflight_limit_bytes", "bytes", [], "prefetch.inflight_bytes.";
 
-    CACHE_HITS = Counter "feedline_cache_hits_total", "blocks", ["tier"],
-        "Blocks found without asking a store, by tier: pool (memory), disk.";
-    CACHE_HIT_BYTES = Counter "feedline_cache_hit_bytes_total", "bytes", ["tier"],
-        "Bytes of the blocks found, by tier: pool (memory), disk.";
-    CACHE_MISSES = Counter "feedline_cache_misses_total", "blocks", [], "Blocks that had to come from a store.";
-    CACHE_MISS_BYTES = Counter "feedline_cache_miss_bytes_total", "bytes", [],
-        "Bytes of the blocks that had to come from a store.";
+    POOL_HITS = Counter "feedline_pool_hits_total", "blocks", [], "Look-ups of a block that found it in memory.";
+    POOL_MISSES = Counter "feedline_pool_misses_total", "blocks", [], "Look-ups of a block that did not.";
+    POOL_EVICTIONS = Counter "feedline_pool_evictions_total", "blocks", [],
+        "Blocks in memory that gave way to others.";
+    CACHE_HITS = Counter "feedline_cache_hits_total", "shards", [], "Look-ups of a shard that found it on disk.";
+    CACHE_MISSES = Counter "feedline_cache_misses_total", "shards", [], "Look-ups of a shard that did not.";
+    CACHE_READ_BYTES = Counter "feedline_cache_read_bytes_total", "bytes", [],
+        "Content bytes read from disk and found right.";
+    CACHE_WRITTEN_BYTES = Counter "feedline_cache_written_bytes_total", "bytes", [], "Bytes written to data files.";
+    CACHE_BYPASSED = Counter "feedline_cache_bypassed_total", "shards", [],
+        "Shards streamed through because the cache had no room for them.";
+    CORRUPT_TRANSFERS = Counter "feedline_corrupt_transfers_total", "transfers", [],
+        "Transfers whose bytes were wrong and were fetched again.";
+    CORRUPT_RECORDS = Counter "feedline_corrupt_records_total", "records", [],
+        "Corrupt records found at the source while scanning.";
     CACHE_EVICTIONS = Counter "feedline_cache_evictions_total", "shards", [], "Shards evicted from disk for room.";
     CACHE_EVICTED_BYTES = Counter "feedline_cache_evicted_bytes_total", "bytes", [], "Disk space freed by eviction.";
     CACHE_CORRUPT = Counter "feedline_cache_corrupt_blocks_total", "blocks", [],
@@ -104,6 +94,7 @@ table! {
     SERVED_BYTES = Counter "feedline_served_bytes_total", "bytes", ["job"], "Payload bytes handed to clients.";
     SKIPPED = Counter "feedline_skipped_records_total", "records", ["job"],
         "Records with a bad checksum that the data set's policy skipped.";
-    BATCH_WAIT = Histogram(WAITS) "feedline_batch_wait_seconds", "seconds", ["job"],
-        "Time that clients waited for a batch: near zero when the trainer is the slower one.";
+    TRAINER_WAIT = Gauge "feedline_trainer_wait_seconds", "seconds", ["job"],
+        "Time that trainers have waited for batches since the daemon started, all ranks of a job together; it only \
+         grows, and stays at 0 when the trainer is always the slower one.";
 }

@@ -7,6 +7,7 @@ use super::layout::{
     RING_WAKE_AT,
 };
 use super::map::Mapping;
+use rustix::net::SendFlags;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -195,8 +196,9 @@ impl ReturnQueue {
         let events = self.returns.counter(RETURN_TAKEN).load(Relaxed)
             + self.returns.counter(RETURN_HEAD).load(Relaxed);
         if events >= wake_at {
-            // The only way to fail is a full counter, and then the daemon is awake already.
-            let _ = rustix::io::write(&self.wake_daemon, &1_u64.to_ne_bytes());
+            // Fails when the buffer is full, and then the daemon is awake already, or when the daemon has gone. Not a
+            // plain write, so that no SIGPIPE hits the trainer.
+            let _ = rustix::net::send(&self.wake_daemon, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
 }

@@ -20,7 +20,7 @@
 //! bounds, so that a fault of the daemon is an error and not a crash of the trainer.
 //!
 //! Waiting: each side raises a flag in the memory that it may write, looks once more, and then sleeps in `poll(2)` on
-//! an eventfd *and* the control socket. So an idle pair uses no CPU at all, there is no time-out to tune, and the death
+//! an eventfd (the daemon: on a socket pair) *and* the control socket. So an idle pair uses no CPU at all, there is no time-out to tune, and the death
 //! of either side wakes the other at once. (A futex cannot be waited for together with a socket.)
 //!
 //! The byte-exact page is `docs/shared-memory.md`; [`layout`] holds its numbers and a golden test.

@@ -1,0 +1,182 @@
+//! From records to descriptors: which blocks a batch needs, the leases on them, and the runs that say where the records lie.
+
+use super::failure::StreamFailure;
+use super::walk::{Picked, Piece};
+use crate::loader::{Handle, Loader};
+use crate::pool::{BlockKey, BlockRef, Lease};
+use feedline_proto::shm::{BatchHeader, BatchWriter};
+use futures_util::future::try_join_all;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Number of the only pool segment.
+const SEGMENT: u16 = 0;
+
+/// What a stream holds: blocks behind batches that are ready or with the client.
+#[derive(Debug)]
+pub(super) struct Held {
+    lease: Lease,
+    blocks: HashMap<BlockKey, (u32, BlockRef)>,
+    /// Blocks of each batch that is out.
+    batches: HashMap<u64, Vec<BlockKey>>,
+}
+
+impl Held {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self { lease, blocks: HashMap::new(), batches: HashMap::new() }
+    }
+
+    /// Batches that are ready or with the client.
+    pub(super) fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// The client has given a batch back; `false` if it was not out.
+    pub(super) fn give_back(&mut self, batch: u64) -> bool {
+        let Some(keys) = self.batches.remove(&batch) else { return false };
+        let mut freed = 0;
+        for key in keys {
+            if let Some((count, _)) = self.blocks.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.blocks.remove(&key);
+                    freed += 1;
+                }
+            }
+        }
+        if freed > 0 {
+            self.lease.give_back(freed);
+        }
+        true
+    }
+}
+
+/// The blocks that a batch needs, each once, in the order of its records.
+#[derive(Debug)]
+pub(super) struct Needs {
+    picked: Picked,
+    blocks: Vec<(BlockKey, Arc<Handle>)>,
+    pub(super) bytes: u64,
+}
+
+impl Needs {
+    pub(super) fn of(picked: Picked, block_bytes: u64) -> Self {
+        let mut blocks: Vec<(BlockKey, Arc<Handle>)> = Vec::new();
+        let mut bytes = 0;
+        for piece in &picked.pieces {
+            let shard = piece.handle.id();
+            let mut next = 0;
+            for frame in &piece.frames {
+                bytes += frame.len;
+                let first = frame.payload_offset / block_bytes;
+                let last = (frame.payload_offset + frame.len.max(1) - 1) / block_bytes;
+                for block in first.max(next)..=last {
+                    let key = BlockKey { shard, block };
+                    // Pads and neighbouring pieces can need a block again; nearly always it is the last one.
+                    if blocks.last().is_none_or(|(last, _)| *last != key) && !blocks.iter().any(|(known, _)| *known == key)
+                    {
+                        blocks.push((key, Arc::clone(&piece.handle)));
+                    }
+                }
+                next = last;
+            }
+        }
+        Self { picked, blocks, bytes }
+    }
+
+    /// Records in the batch, pads included.
+    pub(super) fn records(&self) -> u64 {
+        self.picked.records
+    }
+
+    /// Blocks that the stream does not hold yet.
+    pub(super) fn new_blocks(&self, held: &Held) -> u64 {
+        self.blocks.iter().filter(|(key, _)| !held.blocks.contains_key(key)).count() as u64
+    }
+
+    /// Reserves what is missing; `false` if that must wait for returns.
+    pub(super) fn try_lease(&self, held: &mut Held, block_bytes: u64) -> Result<bool, StreamFailure> {
+        let wanted = self.new_blocks(held);
+        if wanted > held.lease.limit() {
+            let (blocks, limit) = (wanted, held.lease.limit());
+            return Err(StreamFailure::PoolTooSmall { batch_bytes: self.bytes, blocks, block_bytes, limit });
+        }
+        if !held.lease.may_take(wanted) {
+            return Ok(false);
+        }
+        held.lease
+            .try_take(wanted)
+            .map_err(|error| StreamFailure::pool_too_small(&error, self.bytes, block_bytes))
+    }
+
+    /// Loads the blocks, which have been reserved, and records that the batch holds them.
+    pub(super) async fn load(&self, loader: &Loader, held: &mut Held, id: u64) -> Result<(), StreamFailure> {
+        let missing = self.blocks.iter().filter(|(key, _)| !held.blocks.contains_key(key));
+        let loads = missing.map(|(key, handle)| async move { Ok((*key, loader.block(handle, key.block).await?)) });
+        let loaded: Vec<(BlockKey, BlockRef)> = try_join_all(loads).await.map_err(StreamFailure::Load)?;
+        held.blocks.extend(loaded.into_iter().map(|(key, block)| (key, (0, block))));
+        for (key, _) in &self.blocks {
+            if let Some((count, _)) = held.blocks.get_mut(key) {
+                *count += 1;
+            }
+        }
+        held.batches.insert(id, self.blocks.iter().map(|(key, _)| *key).collect());
+        Ok(())
+    }
+
+    /// Writes the batch's descriptor.
+    pub(super) fn describe(&self, held: &Held, id: u64, block_bytes: u64, writer: &mut BatchWriter, out: &mut Vec<u8>) {
+        writer.clear();
+        for piece in &self.picked.pieces {
+            describe_piece(piece, held, block_bytes, writer);
+        }
+        let picked = &self.picked;
+        let header = BatchHeader {
+            id,
+            epoch: picked.epoch,
+            global_batch: picked.global_batch,
+            position: picked.position,
+            records: u32::try_from(picked.records).expect("a batch size has 32 bits"),
+            pads: u32::try_from(picked.pads).expect("a batch size has 32 bits"),
+        };
+        writer.encode(&header, out);
+    }
+}
+
+fn describe_piece(piece: &Piece, held: &Held, block_bytes: u64, writer: &mut BatchWriter) {
+    let shard = piece.handle.id();
+    let narrow = |number: u64| u32::try_from(number).expect("offsets and parts lie within a block");
+    let mut open = None;
+    let mut expected = 0;
+    let mut slot = 0;
+    for frame in &piece.frames {
+        let mut at = frame.payload_offset;
+        let end = at + frame.len;
+        let mut first = true;
+        loop {
+            let block = at / block_bytes;
+            let part_end = end.min((block + 1) * block_bytes);
+            if open != Some(block) {
+                slot = held.blocks[&BlockKey { shard, block }].1.slot();
+            }
+            let follows = open == Some(block) && first && at == expected;
+            if !follows {
+                writer.open_run(SEGMENT, slot, narrow(at - block * block_bytes));
+            }
+            open = Some(block);
+            writer.push_length(narrow(part_end - at));
+            if part_end == end {
+                break;
+            }
+            writer.mark_continues();
+            at = part_end;
+            first = false;
+        }
+        // The rest of a record that crossed a border stands alone: the run ends behind it.
+        expected = if first { end + crate::record::FRAME_BYTES } else { u64::MAX };
+    }
+}

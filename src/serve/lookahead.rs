@@ -1,0 +1,84 @@
+//! Brings in what a stream will need next, a bounded window ahead of it.
+//!
+//! The window is counted in blocks of the sequence, goes over shard and epoch borders, and moves with the stream: each block is
+//! asked for once. Blocks in the cache are read into the pool; shards that are not cached or not known are fetched whole
+//! as far as the window reaches into them.
+
+use super::walk::Walk;
+use crate::loader::Loader;
+use std::collections::VecDeque;
+
+/// A shard that the window has entered.
+#[derive(Debug)]
+struct Entered {
+    epoch: u64,
+    slot: u64,
+    /// Blocks of the sequence before this shard, counted from the stream's start.
+    before: u64,
+    /// Blocks of this shard, as far as known.
+    blocks: u64,
+}
+
+/// The far end of the window.
+#[derive(Debug, Default)]
+pub(super) struct LookAhead {
+    entered: VecDeque<Entered>,
+    /// Next block to ask for, in the last shard entered.
+    block: u64,
+}
+
+impl LookAhead {
+    /// Moves the window to where the stream is. Never waits; what finds no room is asked for at the next call.
+    pub(super) fn advance(&mut self, walk: &mut Walk, loader: &Loader) {
+        let (epoch, slot, block) = walk.place();
+        if !walk.has_epoch(epoch) {
+            return;
+        }
+        walk.forget_before(epoch, slot);
+        self.entered.retain(|entered| (entered.epoch, entered.slot) >= (epoch, slot));
+        if self.entered.is_empty() {
+            self.block = block;
+            self.enter(walk, loader, epoch, slot, 0);
+        }
+        let window = walk.plan.window;
+        walk.handle(epoch, slot).want(block + window);
+        let here = self.entered.front().map_or(0, |entered| entered.before) + block;
+        loop {
+            let Some(last) = self.entered.back() else { return };
+            if last.before + self.block >= here + window {
+                return;
+            }
+            if self.block >= last.blocks {
+                let (before, next) = (last.before + last.blocks, last.slot + 1);
+                let (epoch, slot) = if next < walk.shards() { (last.epoch, next) } else { (last.epoch + 1, 0) };
+                // A dataset smaller than the window is not entered twice at once: its blocks are there already.
+                if !walk.has_epoch(epoch) || self.entered.len() as u64 >= walk.shards() {
+                    return;
+                }
+                self.block = 0;
+                self.enter(walk, loader, epoch, slot, before);
+                continue;
+            }
+            let handle = walk.handle(last.epoch, last.slot);
+            let ready = handle.index().complete() && loader.parts().cache.contains(&handle.id());
+            if ready {
+                if !loader.prefetch(&handle, self.block) {
+                    return;
+                }
+            } else {
+                handle.want(self.block + 1);
+            }
+            self.block += 1;
+        }
+    }
+
+    fn enter(&mut self, walk: &mut Walk, loader: &Loader, epoch: u64, slot: u64, before: u64) {
+        let handle = walk.handle(epoch, slot);
+        loader.ensure(&handle);
+        let content = {
+            let index = handle.index();
+            if index.complete() { index.content_len() } else { handle.object().size }
+        };
+        self.entered.push_back(Entered { epoch, slot, before, blocks: content.div_ceil(loader.block_bytes()) });
+    }
+}

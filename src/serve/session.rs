@@ -1,0 +1,276 @@
+//! One client connection, from hello to hang-up.
+
+use super::batch::Held;
+use super::datasets::Datasets;
+use super::failure::StreamFailure;
+use super::registry::{Opening, Registry};
+use super::status::Reporter;
+use super::stream::{RETURN_ENTRIES, RING_BYTES, Stream, StreamDescriptors, error_reply};
+use super::walk::{Plan, Walk};
+use crate::loader::Loader;
+use crate::order::{Deal, Remainder, Shuffle};
+use crate::pool::Leases;
+use crate::record::CorruptPolicy;
+use crate::ring::Ring;
+use feedline_proto::socket::send_with_descriptors;
+use feedline_proto::v1::{self, Hello, HelloReply, OpenStream, Reply, Request, reply, request};
+use feedline_proto::{PROTOCOL_VERSION, frame};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+
+/// What all sessions share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) loader: Loader,
+    pub(super) leases: Leases,
+    pub(super) datasets: Datasets,
+    pub(super) registry: Arc<Registry>,
+    pub(super) reporter: Reporter,
+    pub(super) disk: Ring,
+    /// Batches kept ready unless the client says otherwise.
+    pub(super) ready: u64,
+    /// Blocks that a stream looks ahead.
+    pub(super) window: u64,
+}
+
+/// A connected client.
+#[derive(Debug)]
+pub(super) struct Session {
+    socket: UnixStream,
+    shared: Arc<Shared>,
+    buffer: Vec<u8>,
+    pid: u32,
+    uid: u32,
+}
+
+/// Most batches that a client may ask to have ready.
+const MAX_READY: u64 = 1024;
+
+impl Session {
+    pub(super) fn new(socket: UnixStream, shared: Arc<Shared>) -> Self {
+        let credentials = socket.peer_cred().ok();
+        let pid = credentials.as_ref().and_then(tokio::net::unix::UCred::pid).and_then(|pid| u32::try_from(pid).ok());
+        let uid = credentials.map_or(u32::MAX, |credentials| credentials.uid());
+        Self { socket, shared, buffer: Vec::new(), pid: pid.unwrap_or(0), uid }
+    }
+
+    /// Serves the client until it hangs up.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        let Some(hello) = self.receive::<Hello>().await? else { return Ok(()) };
+        if hello.protocol != PROTOCOL_VERSION {
+            let failure = StreamFailure::Invalid {
+                message: format!(
+                    "client {:?} speaks protocol {}, this daemon (version {}) speaks {PROTOCOL_VERSION}",
+                    hello.client,
+                    hello.protocol,
+                    env!("CARGO_PKG_VERSION")
+                ),
+                hint: "install client and daemon of the same version".to_owned(),
+            };
+            let mut error = failure.to_wire();
+            error.set_code(v1::ErrorCode::VersionMismatch);
+            return self.reply(reply::Body::Error(error)).await;
+        }
+        let hello = HelloReply {
+            protocol: PROTOCOL_VERSION,
+            daemon_version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+        };
+        self.reply(reply::Body::Hello(hello)).await?;
+        while let Some(request) = self.receive::<Request>().await? {
+            match request.body {
+                Some(request::Body::Status(_)) => {
+                    let status = self.shared.reporter.status(&self.shared);
+                    self.reply(reply::Body::Status(status)).await?;
+                }
+                Some(request::Body::Open(open)) => {
+                    // Opening may list a large bucket; a client that goes away meanwhile is not waited for.
+                    let opened = tokio::select! {
+                        opened = open_stream(&self.shared, &open, self.pid, self.uid) => opened,
+                        () = hung_up(&self.socket) => return Ok(()),
+                    };
+                    match opened {
+                        Ok((stream, reply, descriptors)) => return self.stream(stream, reply, descriptors).await,
+                        Err(failure) => {
+                            tracing::info!(pid = self.pid, uid = self.uid, error = %failure, "stream refused");
+                            self.write(&error_reply(&failure)).await?;
+                        }
+                    }
+                }
+                None => {
+                    let failure = StreamFailure::Invalid {
+                        message: "the request is of a kind that this daemon does not know".to_owned(),
+                        hint: "install client and daemon of the same version".to_owned(),
+                    };
+                    self.write(&error_reply(&failure)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the stream over and runs it until the client hangs up.
+    async fn stream(
+        self,
+        stream: Stream,
+        opened: v1::StreamOpened,
+        descriptors: StreamDescriptors,
+    ) -> io::Result<()> {
+        let bytes = frame::encode(&Reply { body: Some(reply::Body::Opened(opened)) });
+        let sent = loop {
+            self.socket.writable().await?;
+            let fds = [
+                descriptors.rings.ring.as_fd(),
+                descriptors.rings.returns.as_fd(),
+                descriptors.client.as_fd(),
+                descriptors.daemon.as_fd(),
+                self.shared.loader.parts().pool.descriptor(),
+            ];
+            let sent = self.socket.try_io(Interest::WRITABLE, || send_with_descriptors(&self.socket, &bytes, &fds));
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => break other?,
+            }
+        };
+        drop(descriptors);
+        self.write(&bytes[sent..]).await?;
+        tokio::select! {
+            failure = stream.run() => {
+                tracing::warn!(pid = self.pid, uid = self.uid, error = %failure, "stream closed");
+            }
+            () = hung_up(&self.socket) => {}
+        }
+        Ok(())
+    }
+
+    async fn reply(&self, body: reply::Body) -> io::Result<()> {
+        self.write(&frame::encode(&Reply { body: Some(body) })).await
+    }
+
+    async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.socket.writable().await?;
+            match self.socket.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message, or `None` when the client has hung up between two.
+    async fn receive<M: prost::Message + Default>(&mut self) -> io::Result<Option<M>> {
+        loop {
+            let invalid = |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+            if let Some((message, used)) = frame::split(&self.buffer).map_err(invalid)? {
+                let decoded = frame::decode(&self.buffer[message]).map_err(invalid)?;
+                self.buffer.drain(..used);
+                return Ok(Some(decoded));
+            }
+            if self.socket.read_buf(&mut self.buffer).await? == 0 {
+                return match self.buffer.is_empty() {
+                    true => Ok(None),
+                    false => Err(io::ErrorKind::UnexpectedEof.into()),
+                };
+            }
+        }
+    }
+}
+
+/// Returns when the client has closed the connection, or sent something although it has nothing to say.
+async fn hung_up(socket: &UnixStream) {
+    loop {
+        let Ok(()) = socket.readable().await else { return };
+        match socket.try_read(&mut [0; 1]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return,
+        }
+    }
+}
+
+async fn open_stream(
+    shared: &Arc<Shared>,
+    open: &OpenStream,
+    pid: u32,
+    uid: u32,
+) -> Result<(Stream, v1::StreamOpened, StreamDescriptors), StreamFailure> {
+    let (deal, shuffle) = checked(open)?;
+    let dataset = shared.datasets.resolve(&open.dataset).await?;
+    let corrupt = match &open.corrupt {
+        None => dataset.corrupt,
+        Some(v1::CorruptPolicy { skip: 0 }) => CorruptPolicy::Fail,
+        Some(v1::CorruptPolicy { skip }) => CorruptPolicy::Skip { max: *skip },
+    };
+    let job = if open.job.is_empty() { dataset.title.clone() } else { open.job.clone() };
+    let entry = shared.registry.enter(Opening {
+        job,
+        dataset: dataset.title.clone(),
+        label: dataset.label.clone(),
+        rank: open.rank,
+        world_size: open.world_size,
+        pid,
+        uid,
+    });
+    tracing::info!(stream = entry.info.id, dataset = dataset.title, shards = dataset.shards.len(), pid, uid,
+        rank = open.rank, world_size = open.world_size, batch_size = open.batch_size, "stream opened");
+    let shards = dataset.shards.len() as u64;
+    let plan =
+        Plan { dataset, deal, shuffle, seed: open.seed, epochs: open.epochs, corrupt, window: shared.window };
+    let mut walk = Walk::new(shared.loader.clone(), plan);
+    let total = walk.known_total();
+    let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
+    let id = entry.info.id;
+    let (stream, descriptors) =
+        Stream::new(shared.loader.clone(), walk, Held::new(shared.leases.open()), entry, ready)?;
+    let pool = &shared.loader.parts().pool;
+    let opened = v1::StreamOpened {
+        stream: id,
+        ring_bytes: RING_BYTES,
+        return_entries: RETURN_ENTRIES,
+        segments: vec![v1::Segment { id: 0, bytes: pool.bytes(), slot_bytes: pool.block_bytes() }],
+        shards,
+        records: total,
+        batches: total.map(|total| deal.batches(total)),
+    };
+    Ok((stream, opened, descriptors))
+}
+
+fn checked(open: &OpenStream) -> Result<(Deal, Shuffle), StreamFailure> {
+    let refuse = |message: String, hint: &str| Err(StreamFailure::Invalid { message, hint: hint.to_owned() });
+    if open.batch_size == 0 {
+        return refuse("batch_size is 0".to_owned(), "ask for at least one record per batch");
+    }
+    if open.world_size == 0 || open.rank >= open.world_size {
+        let message = format!("rank {} of world size {} does not exist", open.rank, open.world_size);
+        return refuse(message, "ranks count from 0 and stay below the world size");
+    }
+    let shuffle = match open.shuffle() {
+        v1::Shuffle::Unspecified | v1::Shuffle::Sequential => Shuffle::Sequential,
+        v1::Shuffle::Shards => Shuffle::Shards,
+    };
+    let remainder = match open.remainder() {
+        v1::Remainder::Unspecified | v1::Remainder::Drop => Remainder::Drop,
+        v1::Remainder::Pad => Remainder::Pad,
+        v1::Remainder::Partial => Remainder::Partial,
+    };
+    let unknown = |name: &str, value: i32| {
+        refuse(format!("{name} {value} is not known to this daemon"), "install client and daemon of the same version")
+    };
+    if v1::Shuffle::try_from(open.shuffle).is_err() {
+        return unknown("shuffle", open.shuffle);
+    }
+    if v1::Remainder::try_from(open.remainder).is_err() {
+        return unknown("remainder", open.remainder);
+    }
+    let deal = Deal {
+        batch_size: open.batch_size.into(),
+        world_size: open.world_size.into(),
+        rank: open.rank.into(),
+        remainder,
+    };
+    Ok((deal, shuffle))
+}
