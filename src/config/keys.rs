@@ -242,7 +242,7 @@ const PREFETCH: Section = Section {
             name: "threads",
             unit: "threads",
             allowed: Allowed::WordOrInteger { word: "auto", min: 1, max: 256 },
-            default: "`auto`: 3 per GPU, without GPUs the CPUs that we may use, in both cases 2 to 32",
+            default: "`auto`: 3 per GPU but not more than the CPUs that we may use, without GPUs one per CPU; 2 to 32",
             help: "Prefetch threads, each with its own connections.",
         },
         Key {

@@ -41,7 +41,10 @@ impl Prefetch {
         let threads = reader.number("threads").unwrap_or_else(|| {
             let (wanted, how) = match around.gpus {
                 0 => (around.cpus, format!("{} CPUs allowed, no GPU seen", around.cpus)),
-                gpus => (gpus.saturating_mul(3), format!("3 for each of {gpus} GPUs")),
+                gpus => {
+                    let how = format!("3 for each of {gpus} GPUs, {} CPUs allowed", around.cpus);
+                    (gpus.saturating_mul(3).min(around.cpus), how)
+                }
             };
             why = how;
             u64::try_from(wanted.clamp(2, 32)).unwrap_or(32)

@@ -20,6 +20,11 @@ pub struct Setting {
     pub place: Place,
 }
 
+impl Setting {
+    /// Stands in the place of a value that is not shown.
+    pub const HIDDEN: &'static str = "(hidden)";
+}
+
 /// Hands out one reader per section.
 pub(super) struct Readers<'a> {
     given: Gathered,

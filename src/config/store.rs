@@ -56,7 +56,7 @@ pub(super) fn read(readers: &mut Readers<'_>) -> StoreSettings {
             match fitting(key, given) {
                 Some(value) => {
                     typed.insert(key.clone(), value);
-                    let value = shown(key, given).unwrap_or_else(|| "(hidden)".to_owned());
+                    let value = shown(key, given).unwrap_or_else(|| Setting::HIDDEN.to_owned());
                     let (section, key) = (table.clone(), key.clone());
                     readers.push(Setting { section, key, value, place: given.place.clone() });
                 }

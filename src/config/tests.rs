@@ -191,6 +191,8 @@ fn small_and_large_machines_get_a_pool_that_works() {
     );
     around.memory = 2048 * GIB;
     around.gpus = 8;
+    assert_eq!(Config::load(&Request::default(), &around).unwrap().prefetch.threads, 8);
+    around.cpus = 96;
     let large = Config::load(&Request::default(), &around).unwrap();
     assert_eq!((large.pool.bytes, large.prefetch.threads), (64 * GIB, 24));
     let told = |key: &str, value: &str| {

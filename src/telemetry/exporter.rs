@@ -78,7 +78,6 @@ pub(super) fn describe() {
 }
 
 /// A bound of the table in the metric's unit. A minute in billionths is far inside what a float holds exactly.
-#[allow(clippy::cast_precision_loss)]
 fn in_unit(bound: Bound) -> f64 {
     bound as f64 / 1e9
 }

@@ -14,13 +14,9 @@ pub struct Cpus {
 impl Cpus {
     pub(super) fn new(affinity: usize, quota: Option<f64>) -> Self {
         let affinity = affinity.max(1);
-        // Counting up avoids a float to integer cast; masks are at most some thousand wide.
-        let usable = match quota {
-            Some(quota) => (1..affinity)
-                .find(|&cpus| u32::try_from(cpus).is_ok_and(|cpus| f64::from(cpus) >= quota))
-                .unwrap_or(affinity),
-            None => affinity,
-        };
+        // Counting up avoids a cast from float to integer; masks are at most some thousand wide.
+        let usable =
+            quota.and_then(|quota| (1..affinity).find(|&cpus| cpus as f64 >= quota)).unwrap_or(affinity);
         Self { affinity, quota, usable }
     }
 }
