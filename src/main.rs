@@ -5,11 +5,22 @@ use std::process::ExitCode;
 
 use feedline::cli::{self, Ready, Stop};
 use feedline::config::Config;
+use feedline::serve::daemon::{Started, run};
 
 fn main() -> ExitCode {
     ExitCode::from(cli::main(std::env::args_os(), &mut stdout(), &mut stderr(), daemon))
 }
 
-fn daemon(_: Config, _: Ready, _: Stop) -> anyhow::Result<()> {
-    anyhow::bail!("this build has no daemon")
+fn daemon(config: Config, ready: Ready, stop: Stop) -> anyhow::Result<()> {
+    let started = |started: &Started| {
+        tracing::info!(
+            socket = %started.socket.display(),
+            metrics = started.http.map(|address| format!("http://{address}/metrics")),
+            cached_shards = started.cached_shards,
+            cached_bytes = started.cached_bytes,
+            "serving"
+        );
+        ready();
+    };
+    Ok(run(&config, started, stop)?)
 }

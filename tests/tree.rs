@@ -8,7 +8,7 @@ fn root() -> PathBuf {
 }
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+    for entry in std::fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry")) {
         let (path, name) = (entry.path(), entry.file_name());
         if path.is_dir() && name != "target" && !name.to_string_lossy().starts_with('.') {
             sources(&path, found);
@@ -20,7 +20,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// Lines of a file before its inline tests.
 fn production_lines(path: &Path) -> usize {
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(path).expect("a source file");
     text.lines().take_while(|line| *line != "#[cfg(test)]").count()
 }
 
@@ -30,7 +30,8 @@ fn files_stay_small_enough_to_read() {
     for dir in ["src", "proto/src", "client/src", "tools"] {
         sources(&root().join(dir), &mut files);
     }
-    let mut lengths: Vec<(usize, PathBuf)> = files.into_iter().map(|path| (production_lines(&path), path)).collect();
+    let mut lengths: Vec<(usize, PathBuf)> =
+        files.into_iter().map(|path| (production_lines(&path), path)).collect();
     lengths.sort();
     let (median, ninth) = (lengths[lengths.len() / 2].0, &lengths[lengths.len() * 9 / 10]);
     let longest = lengths.last().unwrap();
@@ -61,7 +62,8 @@ fn every_duplicate_dependency_is_on_the_list_with_a_reason() {
     for package in lock["package"].as_array().unwrap() {
         *versions.entry(package["name"].as_str().unwrap()).or_default() += 1;
     }
-    let duplicates: Vec<&str> = versions.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect();
+    let duplicates: Vec<&str> =
+        versions.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect();
     let deny: toml::Table = std::fs::read_to_string(root().join("deny.toml")).unwrap().parse().unwrap();
     let listed = deny["bans"]["skip"].as_array().unwrap();
     assert!(listed.iter().all(|entry| entry["reason"].as_str().is_some_and(|reason| !reason.is_empty())));

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn read(url: &str, batch_size: u32) -> Result<String, feedline_client::Error> {
-    let options = StreamOptions::new(url).batch_size(batch_size).remainder(feedline_client::Remainder::Partial);
+    let options =
+        StreamOptions::new(url).batch_size(batch_size).remainder(feedline_client::Remainder::Partial);
     let (mut batches, mut records, mut bytes) = (0_u64, 0_usize, 0_u64);
     for batch in Client::connect_default()?.open(&options)? {
         let batch = batch?;

@@ -153,7 +153,7 @@ fn document(status: &Status, streams: Vec<serde_json::Value>) -> serde_json::Val
             "read_bytes": cache.read_bytes, "written_bytes": cache.written_bytes, "bypassed": cache.bypassed,
         })),
         "store": status.store.map(|store| json!({
-            "requests": store.requests, "bytes": store.bytes, "retries": store.retries, "lists": store.lists,
+            "requests": store.requests, "bytes": store.bytes, "retries": store.retries, "objects_listed": store.objects_listed,
             "corrupt_transfers": store.corrupt_transfers,
         })),
         "inflight": status.inflight.map(|budget| json!({

@@ -69,7 +69,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Loader {
     /// A loader over its parts.
     pub fn new(parts: LoaderParts) -> Self {
-        let inner = Inner { parts, stats: LoaderStats::default(), shards: Mutex::default(), loads: Mutex::default() };
+        let inner =
+            Inner { parts, stats: LoaderStats::default(), shards: Mutex::default(), loads: Mutex::default() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -117,8 +118,11 @@ impl Loader {
             crate::record::Scanner::new().finish(&mut index);
             return index;
         }
-        let stored = self.inner.parts.cache.load_index(id).and_then(|bytes| ShardIndex::from_bytes(&bytes).ok());
-        stored.filter(|index| index.complete() && index.block_bytes() == block_bytes).unwrap_or_else(|| self.empty_index())
+        let stored =
+            self.inner.parts.cache.load_index(id).and_then(|bytes| ShardIndex::from_bytes(&bytes).ok());
+        stored
+            .filter(|index| index.complete() && index.block_bytes() == block_bytes)
+            .unwrap_or_else(|| self.empty_index())
     }
 
     pub(super) fn empty_index(&self) -> ShardIndex {
@@ -216,7 +220,9 @@ impl Loader {
         if parts.pool.contains(&key) {
             return true;
         }
-        let Ok(Some(permit)) = parts.in_flight.try_reserve(self.block_bytes(), Lane::Ahead) else { return false };
+        let Ok(Some(permit)) = parts.in_flight.try_reserve(self.block_bytes(), Lane::Ahead) else {
+            return false;
+        };
         let (loader, handle) = (self.clone(), Handle::new(Arc::clone(handle.shard())));
         parts.runtime.spawn(async move {
             // Whoever needs the block meets the same error and reports it.
@@ -284,7 +290,13 @@ impl Loader {
         u32::try_from(length).expect("a block fits 32 bits")
     }
 
-    pub(super) fn transfer_block(&self, shard: &Shard, block: u64, lane: fetch::Lane, slot: SlotMut) -> Transfer<SlotMut> {
+    pub(super) fn transfer_block(
+        &self,
+        shard: &Shard,
+        block: u64,
+        lane: fetch::Lane,
+        slot: SlotMut,
+    ) -> Transfer<SlotMut> {
         let start = block * self.block_bytes();
         let end = start + u64::from(self.block_length(shard.object().size, block));
         Transfer::start(&self.inner.parts.threads, shard.object(), start..end, lane, slot)

@@ -11,7 +11,9 @@ pub enum LoadError {
     #[error(transparent)]
     Source(Arc<SourceError>),
     /// The object is not a TFRecord file.
-    #[error("{url} is not a TFRecord file: it looks like {looks_like}; correct the pattern, or convert the data")]
+    #[error(
+        "{url} is not a TFRecord file: it looks like {looks_like}; correct the pattern, or convert the data"
+    )]
     Format {
         /// The object.
         url: String,

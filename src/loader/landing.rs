@@ -140,7 +140,8 @@ impl Landing {
         self.flush(0).await;
         let Some(writer) = self.writer.take().and_then(Arc::into_inner) else { return };
         let block_bytes = self.loader.parts().pool.block_bytes();
-        if let Err(error) = writer.commit(index.content_len(), block_bytes, index.block_crcs().to_vec()).await {
+        if let Err(error) = writer.commit(index.content_len(), block_bytes, index.block_crcs().to_vec()).await
+        {
             tracing::warn!(url = self.shard.object().url, %error, "shard not cached");
         }
     }

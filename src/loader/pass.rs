@@ -84,9 +84,7 @@ async fn run(loader: &Loader, shard: &Arc<Shard>) -> Result<Outcome, LoadError> 
             drop(first);
             inflated::run(loader, shard, format, raw).await
         }
-        Format::Foreign(looks_like) => {
-            Err(LoadError::Format { url: shard.object().url.clone(), looks_like })
-        }
+        Format::Foreign(looks_like) => Err(LoadError::Format { url: shard.object().url.clone(), looks_like }),
         // What looks like nothing known is scanned, and the scan says which record is wrong.
         Format::TfRecord | Format::Empty | Format::Corrupt => {
             plain::run(loader, shard, Origin::Store, Some(first)).await

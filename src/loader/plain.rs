@@ -80,7 +80,10 @@ impl Plain<'_> {
         }
         loop {
             let mut changes = self.shard.changes();
-            while next < blocks && next < self.shard.wanted() && queue.len() < self.loader.parts().ranges_per_shard {
+            while next < blocks
+                && next < self.shard.wanted()
+                && queue.len() < self.loader.parts().ranges_per_shard
+            {
                 let Some(permit) = self.permit(queue.is_empty()).await? else { break };
                 queue.push_back(self.part(next, permit));
                 next += 1;
@@ -189,7 +192,8 @@ impl Plain<'_> {
                 let range = start..start + bytes as u64;
                 let (threads, object) = (&self.loader.parts().threads, self.shard.object());
                 let fresh = vec![0; bytes];
-                let fresh = Transfer::start(threads, object, range, fetch::Lane::Demand, fresh).finish().await?;
+                let fresh =
+                    Transfer::start(threads, object, range, fetch::Lane::Demand, fresh).finish().await?;
                 if Some(scan.feed(number, &fresh)) == before {
                     continue;
                 }

@@ -78,7 +78,9 @@ impl Lease {
     /// [`BudgetError::TooLarge`] if the pool has fewer blocks for streams at all.
     pub fn try_take(&mut self, blocks: u64) -> Result<bool, BudgetError> {
         if blocks > 0 {
-            let Some(permit) = self.leases.blocks.try_reserve(blocks, Lane::Demand)? else { return Ok(false) };
+            let Some(permit) = self.leases.blocks.try_reserve(blocks, Lane::Demand)? else {
+                return Ok(false);
+            };
             self.permits.push(permit);
             self.held += blocks;
         }

@@ -171,7 +171,8 @@ impl Table {
     }
 
     pub(super) fn census(&self) -> Census {
-        let (free, cached, filling) = (self.free.len() as u64, self.unused.len() as u64, u64::from(self.filling));
+        let (free, cached, filling) =
+            (self.free.len() as u64, self.unused.len() as u64, u64::from(self.filling));
         Census { free, cached, filling, held: self.slots.len() as u64 - free - cached - filling }
     }
 }

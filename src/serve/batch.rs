@@ -78,7 +78,8 @@ impl Needs {
                 for block in first.max(next)..=last {
                     let key = BlockKey { shard, block };
                     // Pads and neighbouring pieces can need a block again; nearly always it is the last one.
-                    if blocks.last().is_none_or(|(last, _)| *last != key) && !blocks.iter().any(|(known, _)| *known == key)
+                    if blocks.last().is_none_or(|(last, _)| *last != key)
+                        && !blocks.iter().any(|(known, _)| *known == key)
                     {
                         blocks.push((key, Arc::clone(&piece.handle)));
                     }
@@ -117,7 +118,8 @@ impl Needs {
     /// Loads the blocks, which have been reserved, and records that the batch holds them.
     pub(super) async fn load(&self, loader: &Loader, held: &mut Held, id: u64) -> Result<(), StreamFailure> {
         let missing = self.blocks.iter().filter(|(key, _)| !held.blocks.contains_key(key));
-        let loads = missing.map(|(key, handle)| async move { Ok((*key, loader.block(handle, key.block).await?)) });
+        let loads =
+            missing.map(|(key, handle)| async move { Ok((*key, loader.block(handle, key.block).await?)) });
         let loaded: Vec<(BlockKey, BlockRef)> = try_join_all(loads).await.map_err(StreamFailure::Load)?;
         held.blocks.extend(loaded.into_iter().map(|(key, block)| (key, (0, block))));
         for (key, _) in &self.blocks {
@@ -130,7 +132,14 @@ impl Needs {
     }
 
     /// Writes the batch's descriptor.
-    pub(super) fn describe(&self, held: &Held, id: u64, shift: u32, writer: &mut BatchWriter, out: &mut Vec<u8>) {
+    pub(super) fn describe(
+        &self,
+        held: &Held,
+        id: u64,
+        shift: u32,
+        writer: &mut BatchWriter,
+        out: &mut Vec<u8>,
+    ) {
         writer.clear();
         for piece in &self.picked.pieces {
             describe_piece(piece, held, shift, writer);

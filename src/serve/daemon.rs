@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Ranges of one shard that are fetched at the same time.
 const RANGES_PER_SHARD: usize = 16;
@@ -69,7 +68,7 @@ pub enum DaemonError {
     /// The stores' settings make no sense.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Threads, runtime or signals.
+    /// Threads or runtime.
     #[error("cannot start {what}")]
     Start {
         /// What.
@@ -120,11 +119,15 @@ pub struct Started {
     pub cached_bytes: u64,
 }
 
-/// Runs the daemon until SIGTERM or SIGINT. `ready` is called once clients can connect.
+/// Runs the daemon until `stop` is done. `ready` is called once clients can connect.
 ///
 /// # Errors
 /// [`DaemonError`] if it cannot start.
-pub fn run(config: Config, ready: impl FnOnce(&Started)) -> Result<(), DaemonError> {
+pub fn run(
+    config: &Config,
+    ready: impl FnOnce(&Started),
+    stop: impl Future<Output = ()>,
+) -> Result<(), DaemonError> {
     let start = |what| move |source| DaemonError::Start { what, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.serve.threads)
@@ -132,8 +135,8 @@ pub fn run(config: Config, ready: impl FnOnce(&Started)) -> Result<(), DaemonErr
         .enable_all()
         .build()
         .map_err(start("the runtime"))?;
-    let engine = Engine::build(&config, runtime.handle().clone())?;
-    let outcome = runtime.block_on(serve(&config, &engine, ready));
+    let engine = Engine::build(config, runtime.handle().clone())?;
+    let outcome = runtime.block_on(serve(config, &engine, ready, stop));
     // Tasks first: they drop what they hold, and transfers and disk operations under way are answered to nobody.
     runtime.shutdown_timeout(STOP_LIMIT);
     engine.threads.shutdown();
@@ -193,11 +196,12 @@ fn make_private_dir(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-async fn serve(config: &Config, engine: &Engine, ready: impl FnOnce(&Started)) -> Result<(), DaemonError> {
-    let start = |what| move |source| DaemonError::Start { what, source };
-    // Signals before anything can be connected to, so that none is missed.
-    let mut terminate = signal(SignalKind::terminate()).map_err(start("signal handling"))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(start("signal handling"))?;
+async fn serve(
+    config: &Config,
+    engine: &Engine,
+    ready: impl FnOnce(&Started),
+    stop: impl Future<Output = ()>,
+) -> Result<(), DaemonError> {
     let socket = &config.serve.socket;
     let listener =
         Listener::bind(socket).map_err(|source| DaemonError::Socket { socket: socket.clone(), source })?;
@@ -217,7 +221,7 @@ async fn serve(config: &Config, engine: &Engine, ready: impl FnOnce(&Started)) -
         ready: config.batch.ready as u64,
         window: (config.prefetch.window_bytes / block_bytes).max(2),
     });
-    let (stop, stopped) = tokio::sync::watch::channel(());
+    let (http_stop, stopped) = tokio::sync::watch::channel(());
     let http = http_port(config, &shared, stopped).await?;
     let usage = engine.loader.parts().cache.usage();
     let started = Started {
@@ -232,12 +236,11 @@ async fn serve(config: &Config, engine: &Engine, ready: impl FnOnce(&Started)) -
     let watchdog = systemd::feed_watchdog(|| true);
     tokio::select! {
         () = listener.serve(shared) => {}
-        _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        () = stop => {}
         () = async { watchdog.await; std::future::pending().await } => {}
     }
     systemd::stopping();
-    drop(stop);
+    drop(http_stop);
     if let Some((_, server)) = http {
         // An open scrape may hold on; it is not waited for longer than a moment.
         let _ = tokio::time::timeout(Duration::from_secs(1), server).await;

@@ -79,7 +79,11 @@ impl Datasets {
         let shards: Vec<_> = self.stores.list(&parsed).await?.into_iter().map(Arc::new).collect();
         if shards.iter().all(|shard| shard.size == 0) {
             return Err(StreamFailure::Empty {
-                message: format!("no records in {} objects of {}: all are empty", shards.len(), urls.join(", ")),
+                message: format!(
+                    "no records in {} objects of {}: all are empty",
+                    shards.len(),
+                    urls.join(", ")
+                ),
                 hint: "check the job that wrote them".to_owned(),
             });
         }

@@ -98,9 +98,14 @@ impl StreamFailure {
             }
             Self::PoolTooSmall { blocks, block_bytes, .. } => {
                 let wanted = blocks * block_bytes * 2;
-                (ErrorCode::ResourceExhausted, format!("raise pool.bytes to at least {wanted}, or lower the batch size"))
+                (
+                    ErrorCode::ResourceExhausted,
+                    format!("raise pool.bytes to at least {wanted}, or lower the batch size"),
+                )
             }
-            Self::Violation(_) => (ErrorCode::Protocol, "use the client library of the daemon's version".to_owned()),
+            Self::Violation(_) => {
+                (ErrorCode::Protocol, "use the client library of the daemon's version".to_owned())
+            }
             Self::System { .. } => (ErrorCode::Internal, String::new()),
         };
         wire.set_code(code);

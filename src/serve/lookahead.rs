@@ -50,7 +50,8 @@ impl LookAhead {
             }
             if self.block >= last.blocks {
                 let (before, next) = (last.before + last.blocks, last.slot + 1);
-                let (epoch, slot) = if next < walk.shards() { (last.epoch, next) } else { (last.epoch + 1, 0) };
+                let (epoch, slot) =
+                    if next < walk.shards() { (last.epoch, next) } else { (last.epoch + 1, 0) };
                 // A dataset smaller than the window is not entered twice at once: its blocks are there already.
                 if !walk.has_epoch(epoch) || self.entered.len() as u64 >= walk.shards() {
                     return;
@@ -79,6 +80,11 @@ impl LookAhead {
             let index = handle.index();
             if index.complete() { index.content_len() } else { handle.object().size }
         };
-        self.entered.push_back(Entered { epoch, slot, before, blocks: content.div_ceil(loader.block_bytes()) });
+        self.entered.push_back(Entered {
+            epoch,
+            slot,
+            before,
+            blocks: content.div_ceil(loader.block_bytes()),
+        });
     }
 }

@@ -8,7 +8,10 @@ use crate::telemetry::{Counter, Gauge};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[allow(clippy::cast_precision_loss, reason = "a gauge is a float; what is lost is below a millionth of a per cent")]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a gauge is a float; what is lost is below a millionth of a per cent"
+)]
 fn set<const N: usize>(gauge: &Gauge<N>, labels: [&str; N], value: u64) {
     gauge.with(labels).set(value as f64);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// What a stream waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub(super) struct StreamInfo {
     pub(super) world_size: u32,
     pub(super) pid: u32,
     pub(super) uid: u32,
+    pub(super) opened: Instant,
     pub(super) epoch: AtomicU64,
     pub(super) batches: AtomicU64,
     pub(super) records: AtomicU64,
@@ -137,6 +139,7 @@ impl Registry {
             world_size: opening.world_size,
             pid: opening.pid,
             uid: opening.uid,
+            opened: Instant::now(),
             epoch: zero(),
             batches: zero(),
             records: zero(),

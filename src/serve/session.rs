@@ -52,7 +52,10 @@ const MAX_READY: u64 = 1024;
 impl Session {
     pub(super) fn new(socket: UnixStream, shared: Arc<Shared>) -> Self {
         let credentials = socket.peer_cred().ok();
-        let pid = credentials.as_ref().and_then(tokio::net::unix::UCred::pid).and_then(|pid| u32::try_from(pid).ok());
+        let pid = credentials
+            .as_ref()
+            .and_then(tokio::net::unix::UCred::pid)
+            .and_then(|pid| u32::try_from(pid).ok());
         let uid = credentials.map_or(u32::MAX, |credentials| credentials.uid());
         Self { socket, shared, buffer: Vec::new(), pid: pid.unwrap_or(0), uid }
     }
@@ -93,7 +96,9 @@ impl Session {
                         () = hung_up(&self.socket) => return Ok(()),
                     };
                     match opened {
-                        Ok((stream, reply, descriptors)) => return self.stream(stream, reply, descriptors).await,
+                        Ok((stream, reply, descriptors)) => {
+                            return self.stream(stream, reply, descriptors).await;
+                        }
                         Err(failure) => {
                             tracing::info!(pid = self.pid, uid = self.uid, error = %failure, "stream refused");
                             self.write(&error_reply(&failure)).await?;
@@ -129,7 +134,8 @@ impl Session {
                 descriptors.daemon.as_fd(),
                 self.shared.loader.parts().pool.descriptor(),
             ];
-            let sent = self.socket.try_io(Interest::WRITABLE, || send_with_descriptors(&self.socket, &bytes, &fds));
+            let sent =
+                self.socket.try_io(Interest::WRITABLE, || send_with_descriptors(&self.socket, &bytes, &fds));
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => break other?,
@@ -165,7 +171,8 @@ impl Session {
     /// The next message, or `None` when the client has hung up between two.
     async fn receive<M: prost::Message + Default>(&mut self) -> io::Result<Option<M>> {
         loop {
-            let invalid = |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+            let invalid =
+                |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
             if let Some((message, used)) = frame::split(&self.buffer).map_err(invalid)? {
                 let decoded = frame::decode(&self.buffer[message]).map_err(invalid)?;
                 self.buffer.drain(..used);
@@ -215,8 +222,17 @@ async fn open_stream(
         pid,
         uid,
     });
-    tracing::info!(stream = entry.info.id, dataset = dataset.title, shards = dataset.shards.len(), pid, uid,
-        rank = open.rank, world_size = open.world_size, batch_size = open.batch_size, "stream opened");
+    tracing::info!(
+        stream = entry.info.id,
+        dataset = dataset.title,
+        shards = dataset.shards.len(),
+        pid,
+        uid,
+        rank = open.rank,
+        world_size = open.world_size,
+        batch_size = open.batch_size,
+        "stream opened"
+    );
     let shards = dataset.shards.len() as u64;
     let plan =
         Plan { dataset, deal, shuffle, seed: open.seed, epochs: open.epochs, corrupt, window: shared.window };
@@ -258,7 +274,10 @@ fn checked(open: &OpenStream) -> Result<(Deal, Shuffle), StreamFailure> {
         v1::Remainder::Partial => Remainder::Partial,
     };
     let unknown = |name: &str, value: i32| {
-        refuse(format!("{name} {value} is not known to this daemon"), "install client and daemon of the same version")
+        refuse(
+            format!("{name} {value} is not known to this daemon"),
+            "install client and daemon of the same version",
+        )
     };
     if v1::Shuffle::try_from(open.shuffle).is_err() {
         return unknown("shuffle", open.shuffle);

@@ -2,9 +2,7 @@
 
 use super::registry::StreamInfo;
 use super::session::Shared;
-use feedline_proto::v1::{
-    BudgetStatus, CacheStatus, PoolStatus, Status, StoreStatus, StreamStatus,
-};
+use feedline_proto::v1::{BudgetStatus, CacheStatus, PoolStatus, Status, StoreStatus, StreamStatus};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

@@ -6,6 +6,7 @@ use super::lookahead::LookAhead;
 use super::registry::{Entry, Waits};
 use super::walk::{Next, Walk};
 use crate::loader::Loader;
+use crate::telemetry::table::FIRST_BATCH;
 use feedline_proto::frame;
 use feedline_proto::shm::layout::{KIND_BATCH, KIND_END, KIND_ERROR};
 use feedline_proto::shm::producer::RingDescriptors;
@@ -130,6 +131,9 @@ impl Stream {
         self.payload = payload;
         self.sent += 1;
         let info = &self.entry.info;
+        if self.sent == 1 {
+            FIRST_BATCH.with([&info.label]).record(info.opened.elapsed());
+        }
         info.batches.fetch_add(1, Relaxed);
         info.records.fetch_add(needs.records(), Relaxed);
         info.bytes.fetch_add(needs.bytes, Relaxed);
@@ -224,7 +228,8 @@ impl Stream {
         info.held.store(taken - self.producer.returned(), Relaxed);
         info.leased.store(self.held.lease().held(), Relaxed);
         info.lease_limit.store(self.held.lease().share(), Relaxed);
-        info.waited_nanos.store(u64::try_from(self.producer.client_waited().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        info.waited_nanos
+            .store(u64::try_from(self.producer.client_waited().as_nanos()).unwrap_or(u64::MAX), Relaxed);
         Ok(())
     }
 

@@ -198,7 +198,10 @@ impl Walk {
             let deal = self.plan.deal;
             let (message, hint) = if total == 0 {
                 let shards = self.plan.dataset.shards.len();
-                (format!("no records in {shards} shards of {}", self.plan.dataset.title), "check the job that wrote them")
+                (
+                    format!("no records in {shards} shards of {}", self.plan.dataset.title),
+                    "check the job that wrote them",
+                )
             } else {
                 (
                     format!(

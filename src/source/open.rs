@@ -138,8 +138,7 @@ impl Stores {
             });
         }
         let settings = self.settings_of(origin)?;
-        let opening =
-            Opening { origin, settings: &settings, stores: &self.0, retry: RetryConfig::default() };
+        let opening = Opening { origin, settings: &settings, stores: &self.0, retry: RetryConfig::default() };
         Ok(opening.build()?.0)
     }
 

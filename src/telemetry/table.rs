@@ -1,6 +1,21 @@
 //! Every metric of the daemon.
 
-use super::handles::{Counter, Gauge, Kind, Metric};
+use super::handles::{Bound, Counter, Gauge, Histogram, Kind, Metric};
+
+/// From a millisecond (all in memory) to ten minutes (a store that hangs).
+const FIRST_BATCHES: &[Bound] = &[
+    1_000_000,
+    10_000_000,
+    30_000_000,
+    100_000_000,
+    300_000_000,
+    1_000_000_000,
+    3_000_000_000,
+    10_000_000_000,
+    30_000_000_000,
+    100_000_000_000,
+    600_000_000_000,
+];
 
 /// How many labels a metric has.
 const fn count(labels: &[&str]) -> usize {
@@ -94,6 +109,8 @@ table! {
     SERVED_BYTES = Counter "feedline_served_bytes_total", "bytes", ["job"], "Payload bytes handed to clients.";
     SKIPPED = Counter "feedline_skipped_records_total", "records", ["job"],
         "Records with a bad checksum that the data set's policy skipped.";
+    FIRST_BATCH = Histogram(FIRST_BATCHES) "feedline_first_batch_seconds", "seconds", ["job"],
+        "Time from the opening of a stream until its first batch is ready.";
     TRAINER_WAIT = Gauge "feedline_trainer_wait_seconds", "seconds", ["job"],
         "Time that trainers have waited for batches since the daemon started, all ranks of a job together; it only \
          grows, and stays at 0 when the trainer is always the slower one.";

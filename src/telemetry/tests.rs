@@ -56,15 +56,15 @@ fn what_is_recorded_is_rendered_with_help_labels_and_buckets() {
         exporter::describe();
         table::STORE_RETRIES.with(["throttled"]).increment(3);
         table::CACHE_USED.get().set(7.0);
-        table::BATCH_WAIT.with([ADHOC]).record(0.000_02);
+        table::FIRST_BATCH.with([ADHOC]).record(0.02);
     });
     let text = handle.render();
     for line in [
         "# TYPE feedline_store_retries_total counter",
         "feedline_store_retries_total{cause=\"throttled\"} 3",
         "feedline_cache_used_bytes 7",
-        "feedline_batch_wait_seconds_bucket{job=\"adhoc\",le=\"0.00001\"} 0",
-        "feedline_batch_wait_seconds_bucket{job=\"adhoc\",le=\"0.00003\"} 1",
+        "feedline_first_batch_seconds_bucket{job=\"adhoc\",le=\"0.01\"} 0",
+        "feedline_first_batch_seconds_bucket{job=\"adhoc\",le=\"0.03\"} 1",
         &format!("feedline_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
         "# HELP feedline_cache_used_bytes Disk space of cached shards.",
     ] {
