@@ -9,6 +9,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// An S3 server that checks signatures and misbehaves on request, from a seed
 #[derive(Debug, Parser)]
@@ -97,9 +98,10 @@ fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let stub = start(&args)?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", stub.url())?;
-    out.flush()?;
-    wait_for_signal()?;
+    until_signalled(|| {
+        writeln!(out, "{}", stub.url())?;
+        out.flush()
+    })?;
     writeln!(out, "{}", serde_json::to_string(&stub.counts())?)?;
     Ok(())
 }
@@ -173,13 +175,16 @@ fn noise(len: usize) -> bytes::Bytes {
     std::iter::successors(Some(1_u64), next).map(|x| x.to_be_bytes()[0]).take(len).collect()
 }
 
-fn wait_for_signal() -> anyhow::Result<()> {
+/// Calls `ready` once signals are caught, then waits for one.
+fn until_signalled(ready: impl FnOnce() -> std::io::Result<()>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        ready()?;
         tokio::select! {
             _ = terminate.recv() => {}
-            interrupted = tokio::signal::ctrl_c() => interrupted?,
+            _ = interrupt.recv() => {}
         }
         Ok(())
     })
