@@ -69,7 +69,8 @@ impl Deal {
         let share = match self.remainder {
             Remainder::Drop => return None,
             Remainder::Pad => {
-                let own = (self.rank * self.batch_size).min(left)..((self.rank + 1) * self.batch_size).min(left);
+                let own =
+                    (self.rank * self.batch_size).min(left)..((self.rank + 1) * self.batch_size).min(left);
                 // Pads are numbered over the ranks, so that no two ranks get the same one while there are others.
                 let first = (self.rank * self.batch_size).max(left) - left;
                 let count = self.batch_size - (own.end - own.start);
@@ -105,7 +106,9 @@ mod tests {
         assert!(ALL.iter().all(|&remainder| deal(8, 1, 0, remainder).batches(24) == 3));
         assert_eq!(deal(200, 6, 0, Remainder::Drop).batches(17_091_657), 14_243);
         assert_eq!(deal(200, 6, 0, Remainder::Partial).batches(17_091_657), 14_244);
-        let sizes: Vec<u64> = (0..3).map(|batch| deal(16, 1, 0, Remainder::Partial).share(batch, 42).unwrap().own.count() as u64).collect();
+        let sizes: Vec<u64> = (0..3)
+            .map(|batch| deal(16, 1, 0, Remainder::Partial).share(batch, 42).unwrap().own.count() as u64)
+            .collect();
         assert_eq!(sizes, [16, 16, 10]);
         assert!(deal(16, 1, 0, Remainder::Partial).share(3, 42).is_none());
         assert!(ALL.iter().all(|&remainder| deal(4, 2, 1, remainder).share(0, 0).is_none()));
@@ -113,7 +116,8 @@ mod tests {
 
     #[test]
     fn more_ranks_than_records() {
-        let shares = |remainder| (0..8).map(|rank| deal(3, 8, rank, remainder).share(0, 2)).collect::<Vec<_>>();
+        let shares =
+            |remainder| (0..8).map(|rank| deal(3, 8, rank, remainder).share(0, 2)).collect::<Vec<_>>();
         assert!(shares(Remainder::Drop).iter().all(Option::is_none));
         for share in shares(Remainder::Partial).into_iter().flatten() {
             assert_eq!(share.own.count() + share.pads.len(), 1);

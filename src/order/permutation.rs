@@ -71,7 +71,8 @@ impl Permutation {
     }
 
     fn round_value(&self, half: u64, round: u64) -> u64 {
-        mix(half ^ mix(self.key.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))) & self.half_mask()
+        mix(half ^ mix(self.key.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))))
+            & self.half_mask()
     }
 
     fn round(&self, value: u64, round: u64) -> u64 {
@@ -94,7 +95,10 @@ mod tests {
         let mut seen = vec![false; usize::try_from(n).unwrap()];
         for index in 0..n {
             let image = permutation.forward(index);
-            assert!(!std::mem::replace(&mut seen[usize::try_from(image).unwrap()], true), "{image} twice for n = {n}");
+            assert!(
+                !std::mem::replace(&mut seen[usize::try_from(image).unwrap()], true),
+                "{image} twice for n = {n}"
+            );
             assert_eq!(permutation.inverse(image), index, "n = {n}");
         }
     }

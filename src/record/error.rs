@@ -81,7 +81,9 @@ impl RecordError {
     /// What a person can do about it.
     pub fn hint(&self) -> &'static str {
         match self.check {
-            Check::Truncated => "the writer was probably not closed: write the shard again, or allow skipping with corrupt = { skip = N }",
+            Check::Truncated => {
+                "the writer was probably not closed: write the shard again, or allow skipping with corrupt = { skip = N }"
+            }
             _ => "write the shard again, or allow skipping with corrupt = { skip = N }",
         }
     }

@@ -175,7 +175,9 @@ impl ShardIndex {
 
     /// Heap memory in use.
     pub fn heap_bytes(&self) -> usize {
-        self.starts.capacity() * 8 + self.bad.capacity() * size_of::<BadFrame>() + self.block_crcs.capacity() * 4
+        self.starts.capacity() * 8
+            + self.bad.capacity() * size_of::<BadFrame>()
+            + self.block_crcs.capacity() * 4
     }
 
     /// Makes this a copy of `newer`, which has grown out of it; only what is new is copied.

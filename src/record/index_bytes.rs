@@ -93,7 +93,8 @@ impl ShardIndex {
         }
         let block_crcs = (0..blocks).map(|_| reader.u32()).collect::<Result<_, _>>()?;
         let bad = (0..bad).map(|_| reader.bad()).collect::<Result<Vec<_>, _>>()?;
-        let mut starts = Vec::with_capacity(usize::try_from(frames + 1).map_err(|_| IndexError::Contradiction)?);
+        let mut starts =
+            Vec::with_capacity(usize::try_from(frames + 1).map_err(|_| IndexError::Contradiction)?);
         let mut start = 0_u64;
         starts.push(start);
         for _ in 0..frames {
@@ -102,7 +103,11 @@ impl ShardIndex {
             starts.push(start);
         }
         let ordered = bad.windows(2).all(|pair| pair[0].record < pair[1].record);
-        if !reader.bytes.is_empty() || start > content_len || bad.iter().any(|bad| bad.record >= frames) || !ordered {
+        if !reader.bytes.is_empty()
+            || start > content_len
+            || bad.iter().any(|bad| bad.record >= frames)
+            || !ordered
+        {
             return Err(IndexError::Contradiction);
         }
         Ok(Self { starts, bad, tail, content_len, complete: true, block_bytes, block_crcs })

@@ -91,7 +91,10 @@ impl Inflater {
                         Ok(Status::StreamEnd) => self.state = State::Behind { seen: 0 },
                         Ok(Status::Ok | Status::BufError) => return Ok(step),
                         Err(error) => {
-                            return Err(InflateError::Damaged { offset: self.offset, reason: error.to_string() });
+                            return Err(InflateError::Damaged {
+                                offset: self.offset,
+                                reason: error.to_string(),
+                            });
                         }
                     }
                 }
@@ -105,7 +108,10 @@ impl Inflater {
                             let mut stream = Box::new(decompressor(true));
                             // The decompressor wants the header that has been looked at.
                             let fed = stream.decompress(&GZIP_MAGIC, &mut [], FlushDecompress::None);
-                            fed.map_err(|error| InflateError::Damaged { offset: self.offset, reason: error.to_string() })?;
+                            fed.map_err(|error| InflateError::Damaged {
+                                offset: self.offset,
+                                reason: error.to_string(),
+                            })?;
                             self.state = State::Within(stream);
                         }
                     } else if byte == 0 && *seen == 0 {
@@ -136,10 +142,9 @@ impl Inflater {
     pub fn finish(&self) -> Result<(), InflateError> {
         match self.state {
             State::Within(_) => Err(InflateError::Cut { offset: self.offset }),
-            State::Behind { seen } if seen > 0 => Err(InflateError::Trailing {
-                offset: self.offset - seen as u64,
-                byte: GZIP_MAGIC[0],
-            }),
+            State::Behind { seen } if seen > 0 => {
+                Err(InflateError::Trailing { offset: self.offset - seen as u64, byte: GZIP_MAGIC[0] })
+            }
             State::Behind { .. } | State::Zeros => Ok(()),
         }
     }

@@ -192,7 +192,8 @@ mod tests {
     fn shard(lengths: &[usize]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, &length) in lengths.iter().enumerate() {
-            let payload: Vec<u8> = (0..length).map(|at| u8::try_from((at * 7 + number) % 251).unwrap()).collect();
+            let payload: Vec<u8> =
+                (0..length).map(|at| u8::try_from((at * 7 + number) % 251).unwrap()).collect();
             append_record(&mut bytes, &payload);
         }
         bytes
@@ -223,7 +224,10 @@ mod tests {
             assert_eq!((tail.offset, tail.record, tail.check), (35, 2, Check::Truncated));
             assert_eq!(tail.length, (cut <= 8).then_some(4), "cut by {cut}");
         }
-        assert!(scan(&bytes[..35], std::iter::empty()).tail().is_none(), "a cut between records is a clean end");
+        assert!(
+            scan(&bytes[..35], std::iter::empty()).tail().is_none(),
+            "a cut between records is a clean end"
+        );
     }
 
     #[test]

@@ -132,7 +132,10 @@ mod tests {
             (b"<html>", "XML or HTML"),
             (b"id,label\n1,2\n", "text"),
             (b"x^3 is text as well", "text"),
-            (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "Git LFS pointer: fetch the real file with git lfs pull"),
+            (
+                b"version https://git-lfs.github.com/spec/v1\noid sha256:00",
+                "Git LFS pointer: fetch the real file with git lfs pull",
+            ),
         ];
         for (bytes, name) in named {
             assert_eq!(sniff(bytes, true), Format::Foreign(name));
