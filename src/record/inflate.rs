@@ -278,12 +278,14 @@ mod tests {
         }
 
         #[test]
-        fn damage_is_always_found(bytes in prop::collection::vec(any::<u8>(), 1..400), at in any::<prop::sample::Index>(), flip in 1_u8..) {
+        fn damage_is_found_or_harmless(bytes in prop::collection::vec(any::<u8>(), 1..400), at in any::<prop::sample::Index>(), flip in 1_u8..) {
             let mut packed = gzip(&bytes);
             // The ten header bytes hold a time stamp and flags that change nothing.
             let at = 10 + at.index(packed.len() - 10);
             packed[at] ^= flip;
-            prop_assert!(inflate(Format::Gzip, &packed, 64, 64).is_err());
+            // Bits that fill up the last byte of deflate data mean nothing either.
+            let out = inflate(Format::Gzip, &packed, 64, 64);
+            prop_assert!(out.is_err() || out == Ok(bytes));
         }
     }
 }
