@@ -105,7 +105,11 @@ impl Inflated<'_> {
             });
             offset = size.min(offset + piece);
             if let Some(raw) = ready.take() {
-                self.inflate(&mut inflater, &raw).await?;
+                match self.inflate(&mut inflater, &raw).await {
+                    // `finish` tells it again.
+                    Err(Failure::Inflate(InflateError::Trailing { .. })) => break,
+                    other => other?,
+                }
             }
             if let Some(mut transfer) = std::mem::replace(&mut coming, next) {
                 ready = Some(transfer.finish().await?);
@@ -113,7 +117,19 @@ impl Inflated<'_> {
                 break;
             }
         }
-        inflater.finish()?;
+        match inflater.finish() {
+            // The stream is whole: what somebody put behind it is worth a warning, not the records.
+            Err(InflateError::Trailing { offset, byte }) => {
+                let url = &self.shard.object().url;
+                tracing::warn!(url, offset, byte, "bytes behind the end of the compressed data are ignored");
+            }
+            other => other?,
+        }
+        self.finish().await
+    }
+
+    /// All content is out.
+    async fn finish(mut self) -> Result<(), Failure> {
         if let Some(slot) = self.output.take() {
             self.block_full(slot).await?;
         }
@@ -143,7 +159,14 @@ impl Inflated<'_> {
                     self.loader.parts().pool.slot().await
                 }
             };
-            let step = inflater.inflate(raw, &mut slot.bytes_mut()[self.filled..])?;
+            let step = match inflater.inflate(raw, &mut slot.bytes_mut()[self.filled..]) {
+                Ok(step) => step,
+                Err(error) => {
+                    // What came out before is good and is needed still.
+                    self.output = Some(slot);
+                    return Err(error.into());
+                }
+            };
             raw = &raw[step.consumed..];
             self.filled += step.produced;
             if self.filled == capacity {

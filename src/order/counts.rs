@@ -44,7 +44,7 @@ impl Counts {
         (known < self.slots).then_some(known)
     }
 
-    /// The first unknown slot has exactly `records` records.
+    /// The first unknown slot has exactly `records` records, whatever it was said to have at least.
     ///
     /// # Panics
     /// If all slots are known.
@@ -54,9 +54,11 @@ impl Counts {
         self.at_least = 0;
     }
 
-    /// The first unknown slot has at least `records` records.
+    /// The first unknown slot has at least `records` records. Says nothing new once all slots are known.
     pub fn learn_at_least(&mut self, records: u64) {
-        self.at_least = self.at_least.max(records);
+        if self.first_unknown().is_some() {
+            self.at_least = self.at_least.max(records);
+        }
     }
 
     fn known(&self) -> u64 {
@@ -111,6 +113,27 @@ mod tests {
         assert_eq!(counts.locate(2), Located::At { slot: 2, record: 0 });
         assert_eq!(counts.locate(3), Located::PastEnd { total: 3 });
         assert_eq!(Counts::new(0).locate(0), Located::PastEnd { total: 0 });
+    }
+
+    #[test]
+    fn a_position_found_early_stays_where_it_was() {
+        let (mut counts, records) = (Counts::new(4), [3_u64, 0, 2, 1]);
+        let mut found = Vec::new();
+        for in_slot in records {
+            for certain in 0..=in_slot {
+                counts.learn_at_least(certain);
+                found.resize(usize::try_from(counts.certain()).unwrap(), None);
+                for (position, known) in (0..).zip(&mut found) {
+                    let located = counts.locate(position);
+                    assert!(matches!(located, Located::At { .. }), "position {position} is certain");
+                    assert_eq!(*known.get_or_insert(located), located);
+                }
+                assert_eq!(counts.total(), None);
+            }
+            counts.learn(in_slot);
+        }
+        counts.learn_at_least(100);
+        assert_eq!((counts.total(), counts.certain(), found.len()), (Some(6), 6, 6));
     }
 
     proptest! {

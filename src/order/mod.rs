@@ -13,7 +13,12 @@
 //! **Counts.** Nobody knows how many records a TFRecord shard has before it was read once. [`Counts`] learns them along the
 //! sequence and says which shard must be counted before a position can be found.
 //!
-//! Epoch keys are made by hashing (seed, epoch, purpose): neighbouring seeds share nothing.
+//! Epoch keys are made by hashing (seed, epoch, purpose): neighbouring seeds share nothing. What a seed means is fixed for
+//! all versions, since a resumed job must find the order it left.
+//!
+//! **Pads.** A pad repeats a record from the start of the same epoch, the next one for each pad, and is marked, so that a
+//! trainer can leave it out. Pads exist in the last global batch alone. With `partial` there are some only if fewer
+//! records than ranks are left.
 //!
 //! Limits: mixing happens between shards only; the orders that mix records inside shards will be further [`Shuffle`]s.
 

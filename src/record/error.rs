@@ -47,9 +47,9 @@ pub struct RecordError {
     pub offset: u64,
     /// Which check failed.
     pub check: Check,
-    /// What the file says the checksum is.
+    /// The checksum in the file: what was expected.
     pub stored: u32,
-    /// What it is.
+    /// The checksum of the bytes: what was found.
     pub computed: u32,
     /// Length of the payload in bytes, where it is known.
     pub length: Option<u64>,
@@ -60,13 +60,18 @@ pub struct RecordError {
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, record, offset, check, stored, computed, .. } = self;
-        write!(f, "record {record} at byte {offset} of {key} is corrupt: ")?;
+        write!(f, "record {record} at byte {offset} of {key}: ")?;
         match check {
             Check::Truncated => match self.length {
                 Some(length) => write!(f, "the file ends within its payload of {length} bytes")?,
                 None => f.write_str("the file ends within its header")?,
             },
-            _ => write!(f, "its {check} is {stored:#010x} and should be {computed:#010x}")?,
+            Check::LengthCrc | Check::DataCrc => {
+                write!(f, "{check} is {computed:#010x}, expected {stored:#010x}")?;
+                if let Some(length) = self.length {
+                    write!(f, " (payload of {length} bytes)")?;
+                }
+            }
         }
         match self.skip_limit {
             Some(limit) => write!(f, "; the limit of {limit} skipped records is used up"),
@@ -78,13 +83,46 @@ impl fmt::Display for RecordError {
 impl std::error::Error for RecordError {}
 
 impl RecordError {
-    /// What a person can do about it.
+    /// What a person can do about it. Not part of the message: it travels beside it.
     pub fn hint(&self) -> &'static str {
         match self.check {
             Check::Truncated => {
                 "the writer was probably not closed: write the shard again, or allow skipping with corrupt = { skip = N }"
             }
-            _ => "write the shard again, or allow skipping with corrupt = { skip = N }",
+            Check::LengthCrc => {
+                "no record behind it can be found: write the shard again, or allow skipping with corrupt = { skip = N }"
+            }
+            Check::DataCrc => "write the shard again, or allow skipping with corrupt = { skip = N }",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_names_object_record_offset_check_and_both_sums() {
+        let mut error = RecordError {
+            key: "s3://b/k".to_owned(),
+            record: 17,
+            offset: 18_360,
+            check: Check::DataCrc,
+            stored: 0x1234,
+            computed: 0xfedc_ba98,
+            length: Some(1064),
+            skip_limit: None,
+        };
+        let start = "record 17 at byte 18360 of s3://b/k: ";
+        let sums = "data CRC is 0xfedcba98, expected 0x00001234 (payload of 1064 bytes)";
+        assert_eq!(error.to_string(), format!("{start}{sums}"));
+        error.skip_limit = Some(3);
+        assert_eq!(error.to_string(), format!("{start}{sums}; the limit of 3 skipped records is used up"));
+        (error.skip_limit, error.check) = (None, Check::Truncated);
+        assert_eq!(error.to_string(), format!("{start}the file ends within its payload of 1064 bytes"));
+        error.length = None;
+        assert_eq!(error.to_string(), format!("{start}the file ends within its header"));
+        error.check = Check::LengthCrc;
+        assert_eq!(error.to_string(), format!("{start}length CRC is 0xfedcba98, expected 0x00001234"));
     }
 }

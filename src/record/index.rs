@@ -5,7 +5,8 @@ use super::frame::{FRAME_BYTES, HEADER_BYTES};
 
 /// Offsets of all records of a shard, what is wrong with some, and the checksums of its blocks.
 ///
-/// Eight bytes of memory per record. Grows while a shard is scanned; a reader sees only whole frames.
+/// Eight bytes of memory per record once complete; while it grows, up to twice that. Grows while a shard is scanned; a
+/// reader sees only whole frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardIndex {
     /// Start of each frame, and behind the last one its end.
@@ -32,9 +33,9 @@ pub struct Frame {
 pub struct BadFrame {
     /// Number of the record, from 0.
     pub record: u64,
-    /// The checksum in the file.
+    /// The checksum in the file: what was expected.
     pub stored: u32,
-    /// The checksum of the payload.
+    /// The checksum of the payload: what was found.
     pub computed: u32,
 }
 
@@ -113,6 +114,11 @@ impl ShardIndex {
     /// The bad frames, by record number.
     pub fn bad(&self) -> &[BadFrame] {
         &self.bad
+    }
+
+    /// Whether record `record` is known to be bad.
+    pub fn is_bad(&self, record: u64) -> bool {
+        self.first_bad_in(record, 1).is_some()
     }
 
     /// The first bad frame among records `first..first + count`.
@@ -265,6 +271,7 @@ mod tests {
             }
             prop_assert_eq!(index.nth_good(good.len() as u64), None);
             for first in 0..frames {
+                prop_assert_eq!(index.is_bad(first), bad.contains(&first));
                 let expected = bad.iter().find(|&&record| record >= first && record < (first + 5).min(frames));
                 prop_assert_eq!(index.first_bad_in(first, 5).map(|bad| bad.record), expected.copied());
             }

@@ -1,8 +1,8 @@
-//! The record index as bytes on disk. Byte-exact: see `docs/disk-format.md`.
+//! The record index as bytes on disk. What follows defines the format, byte for byte; a change needs a new magic number.
 //!
 //! ```text
-//! 0   8  magic "FLINDEX1"
-//! 8   4  block_bytes            12  4  flags: 1 a broken tail follows
+//! 0   8  magic and version "FLINDEX1"
+//! 8   4  block_bytes            12  4  flags: 1 a broken tail follows, 2 complete (always set)
 //! 16  8  content_len            24  8  frames
 //! 32  8  bad frames             40  8  blocks
 //! 48     tail, if flagged: offset 8, record 8, check 1, length known 1, zero 2, stored 4, computed 4, zero 4, length 8
@@ -11,7 +11,10 @@
 //!        frames: payload lengths as LEB128
 //! end    CRC-32C of everything before, 4
 //! ```
-//! All numbers are little-endian.
+//! All numbers are little-endian. A check is 1 for a length CRC, 3 for a file that ends within the record.
+//!
+//! A reader believes nothing: the checksum is looked at first, counts are held against the bytes that are there before
+//! memory is taken, and the numbers must fit each other (frames reach up to the tail or the end, one CRC per block).
 
 use super::crc::crc32c;
 use super::error::Check;
@@ -20,6 +23,7 @@ use super::index::{BadFrame, BrokenTail, ShardIndex};
 
 const MAGIC: &[u8; 8] = b"FLINDEX1";
 const TAIL_FOLLOWS: u32 = 1;
+const COMPLETE: u32 = 2;
 
 /// Bytes that are not a record index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,12 +40,14 @@ pub enum IndexError {
 }
 
 impl ShardIndex {
-    /// The index as bytes.
+    /// The index as bytes. Only a complete one is accepted by [`Self::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.starts.len() * 3 + self.block_crcs.len() * 4);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&self.block_bytes.to_le_bytes());
-        out.extend_from_slice(&(if self.tail.is_some() { TAIL_FOLLOWS } else { 0 }).to_le_bytes());
+        let tail = if self.tail.is_some() { TAIL_FOLLOWS } else { 0 };
+        let complete = if self.complete { COMPLETE } else { 0 };
+        out.extend_from_slice(&(tail | complete).to_le_bytes());
         for number in [self.content_len, self.frames(), self.bad.len() as u64, self.block_crcs.len() as u64] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -88,7 +94,7 @@ impl ShardIndex {
         let tail = if flags & TAIL_FOLLOWS != 0 { Some(reader.tail()?) } else { None };
         // Every entry takes at least a byte, so counts beyond the input's length are lies.
         let limit = reader.bytes.len() as u64;
-        if frames > limit || bad > limit / 16 || blocks > limit / 4 || flags & !TAIL_FOLLOWS != 0 {
+        if frames > limit || bad > limit / 16 || blocks > limit / 4 || flags & !TAIL_FOLLOWS != COMPLETE {
             return Err(IndexError::Contradiction);
         }
         let block_crcs = (0..blocks).map(|_| reader.u32()).collect::<Result<_, _>>()?;
@@ -103,11 +109,14 @@ impl ShardIndex {
             starts.push(start);
         }
         let ordered = bad.windows(2).all(|pair| pair[0].record < pair[1].record);
-        if !reader.bytes.is_empty()
-            || start > content_len
-            || bad.iter().any(|bad| bad.record >= frames)
-            || !ordered
-        {
+        let ends = match &tail {
+            None => start == content_len,
+            Some(tail) => tail.offset == start && tail.record == frames && start < content_len,
+        };
+        let covered = block_bytes == 0 && blocks == 0
+            || block_bytes != 0 && blocks == content_len.div_ceil(u64::from(block_bytes));
+        let known = bad.last().is_none_or(|bad| bad.record < frames);
+        if !(reader.bytes.is_empty() && ordered && known && ends && covered) {
             return Err(IndexError::Contradiction);
         }
         Ok(Self { starts, bad, tail, content_len, complete: true, block_bytes, block_crcs })
@@ -209,17 +218,88 @@ mod tests {
         index
     }
 
+    /// Bytes of a string of hexadecimal digits.
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(pair).collect()
+    }
+
+    /// Made by another program, from the layout above.
+    const GOLDEN: &str = "\
+        46 4c 49 4e 44 45 58 31 \
+        40 00 00 00 03 00 00 00 \
+        f7 00 00 00 00 00 00 00 \
+        02 00 00 00 00 00 00 00 \
+        01 00 00 00 00 00 00 00 \
+        04 00 00 00 00 00 00 00 \
+        e9 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 \
+        03 01 00 00 \
+        00 00 00 00 00 00 00 00 00 00 00 00 \
+        03 00 00 00 00 00 00 00 \
+        09 0f 50 67 36 2b a2 d9 36 2b a2 d9 01 81 6e 17 \
+        00 00 00 00 00 00 00 00 46 f8 f7 11 91 d4 f5 0b \
+        01 c8 01 \
+        47 b8 07 35";
+
     #[test]
     fn golden_bytes() {
-        let bytes = index(&[1, 200], Some(12), 0).to_bytes();
-        let mut expected = b"FLINDEX1".to_vec();
-        expected.extend([64, 0, 0, 0, 0, 0, 0, 0]);
-        for number in [17_u64 + 216, 2, 1, 4] {
-            expected.extend(number.to_le_bytes());
+        // Records of 1, 200 and 3 bytes; the first payload is damaged, the last record cut by five bytes.
+        let index = index(&[1, 200, 3], Some(12), 5);
+        let golden = hex(GOLDEN);
+        assert_eq!(index.to_bytes(), golden, "a change here needs a new magic number");
+        assert_eq!(ShardIndex::from_bytes(&golden).unwrap(), index);
+    }
+
+    #[test]
+    fn lengths_beyond_32_bits_are_kept() {
+        let mut index = ShardIndex::new();
+        for length in [5, (1 << 31) + 10, 0, 1 << 40] {
+            index.starts.push(index.frames_end() + length + FRAME_BYTES);
         }
-        assert_eq!(bytes[..48], expected, "a change here needs a new magic number");
-        assert_eq!(bytes.len(), 48 + 4 * 4 + 16 + 3 + 4);
-        assert_eq!(bytes[80..83], [1, 0xc8, 0x01]);
+        (index.content_len, index.complete) = (index.frames_end(), true);
+        assert_eq!(ShardIndex::from_bytes(&index.to_bytes()).unwrap(), index);
+        assert_eq!(index.frame(3).unwrap().len, 1 << 40);
+    }
+
+    #[test]
+    fn an_unfinished_index_is_refused() {
+        let mut index = index(&[5], None, 0);
+        index.complete = false;
+        assert_eq!(ShardIndex::from_bytes(&index.to_bytes()), Err(IndexError::Contradiction));
+        assert_eq!(ShardIndex::from_bytes(&ShardIndex::new().to_bytes()), Err(IndexError::Contradiction));
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_each_other_are_refused() {
+        let good = index(&[5, 6], None, 0);
+        let spoil = |spoil: fn(&mut ShardIndex)| {
+            let mut index = good.clone();
+            spoil(&mut index);
+            ShardIndex::from_bytes(&index.to_bytes())
+        };
+        assert!(spoil(|_| ()).is_ok());
+        assert!(spoil(|index| index.content_len += 1).is_err());
+        assert!(spoil(|index| index.block_crcs.clear()).is_err());
+        assert!(spoil(|index| index.bad.push(BadFrame { record: 2, stored: 0, computed: 1 })).is_err());
+        assert!(spoil(|index| index.starts.truncate(2)).is_err());
+    }
+
+    #[test]
+    fn hostile_counts_and_lengths_allocate_nothing() {
+        for (frames, lengths) in
+            [(u64::MAX, vec![]), (1 << 40, vec![0; 8]), (2, [[0xff; 9].as_slice(), &[1, 0xff]].concat())]
+        {
+            let mut bytes = MAGIC.to_vec();
+            bytes.extend([0, 0, 0, 0, 2, 0, 0, 0]);
+            for number in [0, frames, 0, 0] {
+                bytes.extend(number.to_le_bytes());
+            }
+            bytes.extend(lengths);
+            let crc = crc32c(&bytes);
+            bytes.extend(crc.to_le_bytes());
+            assert_eq!(ShardIndex::from_bytes(&bytes), Err(IndexError::Contradiction));
+        }
     }
 
     proptest! {

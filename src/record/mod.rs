@@ -12,13 +12,22 @@
 //! frame is, so a bad payload costs one record; a bad length ends the readable part of the shard, since there is
 //! nothing to find the next frame by.
 //!
-//! **Policy.** The index says what is there, not what to do about it: [`CorruptPolicy`] belongs to the reader.
+//! A frame that the file ends within is a broken tail as well, never a clean end. So is the frame of a length that no
+//! file can have: nothing is allocated by a length, good checksum or not, since payloads are never kept here.
+//!
+//! **Policy.** The index says what is there, not what to do about it: [`CorruptPolicy`] belongs to the reader, and two
+//! readers of one shard may have different ones. [`RecordError`] carries what a person needs: object, record, offset,
+//! check, the checksum found and the one expected.
 //!
 //! **Compression.** TensorFlow compresses whole files (gzip or zlib). [`sniff`] goes by content, never by name, and
-//! [`Inflater`] turns such a stream into plain frames.
+//! [`Inflater`] turns such a stream into plain frames. Whatever came before damage, a cut or foreign bytes is given first.
 //!
-//! Limits: a payload may have up to 2^32 - 1 bytes in each block that it spans, and 2^63 in all; a compressed shard can
-//! only be read from its start.
+//! **On disk.** [`ShardIndex::to_bytes`] is the index file, byte for byte the same for the same index; its layout is the
+//! head of `index_bytes.rs`. It belongs to one object content; who stores it ties it to URL, ETag and size.
+//!
+//! Limits: a compressed shard can only be read from its start, so a record in its middle costs all before it. An index
+//! of frames cannot find its way past a bad length. Formats other than TFRecord are named by their first 4 KiB only: a
+//! `tar` inside gzip is gzip here, and fails at its first record.
 
 mod crc;
 mod error;

@@ -9,7 +9,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// What the next byte belongs to.
 #[derive(Debug, Clone)]
 enum State {
-    /// A header, of which so many bytes are in `partial`.
+    /// A header; what has come of it is in `partial`.
     Header,
     /// A payload with so many bytes to come; its checksum so far.
     Payload { left: u64, length: u64, crc: Box<Digest> },
@@ -139,7 +139,7 @@ impl Scanner {
         if stored != computed {
             index.bad.push(BadFrame { record: index.frames(), stored, computed });
         }
-        // Both sums fit: the bytes have been fed, so the offsets are real.
+        // The sum fits: all these bytes have been fed, and their number does.
         self.frame_start += HEADER_BYTES + length + FOOTER_BYTES;
         index.starts.push(self.frame_start);
     }
@@ -248,14 +248,89 @@ mod tests {
         let index = scan(&bytes, std::iter::empty());
         assert_eq!((index.frames(), index.good(), index.bad()[0].record), (3, 2, 1));
         let text = index.bad_error(&index.bad()[0], "s3://b/k").to_string();
-        assert!(text.starts_with("record 1 at byte 26 of s3://b/k is corrupt: its data CRC is 0x"), "{text}");
+        assert!(text.starts_with("record 1 at byte 26 of s3://b/k: data CRC is 0x"), "{text}");
         bytes[26] ^= 1;
         let index = scan(&bytes, std::iter::empty());
         assert_eq!((index.frames(), index.tail().unwrap().check), (1, Check::LengthCrc));
         assert_eq!(index.content_len(), bytes.len() as u64);
     }
 
+    /// The header of a record whose length cannot be wrong.
+    fn header(length: u64) -> Vec<u8> {
+        let length = length.to_le_bytes();
+        [length.to_vec(), masked_crc32c(&length).to_le_bytes().to_vec()].concat()
+    }
+
+    #[test]
+    fn records_of_many_megabytes_need_no_memory() {
+        let piece = vec![0x5a; 1 << 20];
+        for length in [65_u64 << 20, 300 << 20] {
+            let (mut scanner, mut index) = (Scanner::new(), ShardIndex::new());
+            scanner.feed(&shard(&[5]), &mut index);
+            scanner.feed(&header(length), &mut index);
+            let (mut left, mut crc) = (length, Digest::new(CrcAlgorithm::Crc32Iscsi));
+            while left > 0 {
+                let bytes = &piece[..usize::try_from(left).unwrap().min(piece.len())];
+                crc.update(bytes);
+                scanner.feed(bytes, &mut index);
+                left -= bytes.len() as u64;
+            }
+            assert_eq!(index.frames(), 1, "not before its checksum is there");
+            scanner.feed(&mask(narrow(crc.finalize())).to_le_bytes(), &mut index);
+            scanner.feed(&shard(&[6]), &mut index);
+            scanner.finish(&mut index);
+            let found: Vec<u64> = index.frame_slice(0, 9).map(|frame| frame.len).collect();
+            assert_eq!(found, [5, length, 6]);
+            assert!(index.bad().is_empty() && index.tail().is_none() && index.heap_bytes() < 256);
+        }
+    }
+
+    #[test]
+    fn the_largest_lengths_overflow_nothing() {
+        for length in [u64::MAX, u64::MAX - 15, 1 << 63, 1 << 32] {
+            let bytes = [header(length), vec![0; 40]].concat();
+            for piece in [1, 12, 64] {
+                let index = scan(&bytes, std::iter::repeat(piece));
+                let tail = index.tail().unwrap();
+                assert_eq!((index.frames(), tail.check, tail.length), (0, Check::Truncated, Some(length)));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_shard_is_whole_and_a_shard_of_empty_records_is_not_empty() {
+        let index = scan(&[], std::iter::empty());
+        assert_eq!(
+            (index.frames(), index.tail(), index.complete(), index.nth_good(0)),
+            (0, None, true, None)
+        );
+        let index = scan(&shard(&[0; 100]), std::iter::repeat(7));
+        assert_eq!((index.frames(), index.good(), index.content_len()), (100, 100, 1600));
+    }
+
     proptest! {
+        #[test]
+        fn bytes_of_any_kind_do_no_harm(
+            lengths in prop::collection::vec(0_usize..60, 0..6),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            behind in prop::collection::vec(any::<u8>(), 0..60),
+            piece in 1_usize..40,
+        ) {
+            let mut bytes = [shard(&lengths), behind].concat();
+            for (at, value) in damage.iter().filter(|_| !lengths.is_empty()) {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            let index = scan(&bytes, std::iter::repeat(piece));
+            prop_assert_eq!(&index, &scan(&bytes, std::iter::empty()));
+            prop_assert_eq!(index.content_len(), bytes.len() as u64);
+            // The slice walker agrees up to the first fault.
+            let good = super::super::frame::frames(&bytes).count() as u64;
+            let first_bad = index.bad().first().map_or(index.frames(), |bad| bad.record);
+            prop_assert_eq!(good, first_bad);
+            prop_assert_eq!(index.tail().is_some(), index.frames_end() < bytes.len() as u64);
+        }
+
         #[test]
         fn pieces_of_any_size_give_the_same_index(
             lengths in prop::collection::vec(0_usize..300, 0..12),

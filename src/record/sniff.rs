@@ -26,8 +26,9 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x89HDF\r\n\x1a\n", "HDF5"),
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
     (b"ARROW1", "Arrow IPC file"),
+    (b"FEA1", "Feather file"),
     (b"\x93NUMPY", "NumPy array"),
-    (b"\xfd7zXZ\0", "xz archive"),
+    (b"\xfd7zXZ\0", "xz stream"),
     (b"PAR1", "Parquet"),
     (b"Obj\x01", "Avro"),
     (b"ORC", "ORC"),
@@ -55,18 +56,11 @@ pub fn sniff(first_bytes: &[u8], whole: bool) -> Format {
     {
         return Format::TfRecord;
     }
-    match first_bytes {
-        [0x1f, 0x8b, 8, ..] => return Format::Gzip,
-        // RFC 1950: method 8, window up to 32 KiB, and the two bytes together a multiple of 31.
-        [method, flags, ..]
-            if method & 0x0f == 8
-                && method >> 4 <= 7
-                && (u16::from(*method) << 8 | u16::from(*flags)).is_multiple_of(31)
-                && !first_bytes.is_ascii() =>
-        {
-            return Format::Zlib;
-        }
-        _ => {}
+    if first_bytes.starts_with(&[0x1f, 0x8b, 8]) {
+        return Format::Gzip;
+    }
+    if is_zlib(first_bytes) && text(first_bytes, whole).is_none() {
+        return Format::Zlib;
     }
     if let Some((_, name)) = MAGIC.iter().find(|(magic, _)| first_bytes.starts_with(magic)) {
         return Format::Foreign(name);
@@ -78,6 +72,15 @@ pub fn sniff(first_bytes: &[u8], whole: bool) -> Format {
         return Format::Foreign("RIFF media (WAV, WebP)");
     }
     text(first_bytes, whole).map_or(Format::Corrupt, Format::Foreign)
+}
+
+/// A zlib header with the usual 32 KiB window, whose two bytes make a multiple of 31 (RFC 1950), and no dictionary.
+fn is_zlib(bytes: &[u8]) -> bool {
+    let &[0x78, flags, ..] = bytes else { return false };
+    // A damaged TFRecord header may begin like this as well, but then zeros follow, the upper bytes of a length; no
+    // deflate stream has five of them there (a stored block needs its length's complement, and codes would be missing).
+    let length_of_a_record = bytes.get(3..8) == Some(&[0; 5]);
+    (0x7800 | u16::from(flags)).is_multiple_of(31) && flags & 0x20 == 0 && !length_of_a_record
 }
 
 /// Text, and what kind.
@@ -97,7 +100,7 @@ fn text(bytes: &[u8], whole: bool) -> Option<&'static str> {
     match text.trim_start().chars().next() {
         Some('{' | '[') => Some("JSON"),
         Some('<') => Some("XML or HTML"),
-        _ => Some("text"),
+        _ => Some("text or CSV"),
     }
 }
 
@@ -130,8 +133,8 @@ mod tests {
             (&tar, "tar archive"),
             (b" {\"a\": 1}", "JSON"),
             (b"<html>", "XML or HTML"),
-            (b"id,label\n1,2\n", "text"),
-            (b"x^3 is text as well", "text"),
+            (b"id,label\n1,2\n", "text or CSV"),
+            (b"x^3 is text as well, even with an \xc3\xa9", "text or CSV"),
             (
                 b"version https://git-lfs.github.com/spec/v1\noid sha256:00",
                 "Git LFS pointer: fetch the real file with git lfs pull",
@@ -142,6 +145,18 @@ mod tests {
         }
         record[3] ^= 1;
         assert_eq!(sniff(&record, true), Format::Corrupt);
+        // A header with a damaged checksum is no zlib stream, whatever its length looks like.
+        for flags in [0x01, 0x5e, 0x9c, 0xda] {
+            assert_eq!(sniff(&[0x78, flags, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6], true), Format::Corrupt);
+        }
+    }
+
+    #[test]
+    fn every_magic_number_has_its_name() {
+        for (magic, name) in MAGIC {
+            let bytes = [magic, &[0xfe_u8, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]].concat();
+            assert_eq!(sniff(&bytes, true), Format::Foreign(name));
+        }
     }
 
     proptest! {
