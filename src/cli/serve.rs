@@ -17,6 +17,7 @@ pub(super) fn run(config: Config, daemon: Daemon, output: &mut Output<'_>) -> an
     }
     output.text().flush()?;
     init_logging(&config.telemetry)?;
+    config.serve.prepare_directory()?;
     let (stop, stopped) = stop_channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

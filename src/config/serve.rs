@@ -1,6 +1,7 @@
 //! `[serve]`: the control socket.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode};
@@ -83,11 +84,7 @@ impl Serve {
         let dir = self.socket.parent().unwrap_or(Path::new("/"));
         let failed =
             |error: std::io::Error| ServeError::Directory { dir: dir.to_owned(), error: error.to_string() };
-        match rustix::fs::mkdir(dir, Mode::RWXU) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(failed(error.into())),
-        }
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
         if self.private {
             // No following of links: a link is somebody else's choice of a directory.
             let stat = rustix::fs::statat(rustix::fs::CWD, dir, AtFlags::SYMLINK_NOFOLLOW)

@@ -284,7 +284,9 @@ fn the_socket_directory_is_made_closed_and_a_foreign_one_refused() {
     fs::set_permissions(dir.path().join("ours"), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(matches!(ours.prepare_directory(), Err(ServeError::Foreign { .. })));
     at("ours", false).prepare_directory().unwrap();
-    assert!(matches!(at("no/such", true).prepare_directory(), Err(ServeError::Directory { .. })));
+    at("new/nested", false).prepare_directory().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    assert!(matches!(at("file", true).prepare_directory(), Err(ServeError::Directory { .. })));
 }
 
 #[test]
