@@ -164,7 +164,7 @@ const POOL: Section = Section {
             name: "bytes",
             unit: "bytes",
             allowed: Allowed::SizeOrPercent {
-                min: 64 * MIB,
+                min: MIB,
                 max: 16 * TIB,
                 max_percent: 90,
                 of: "the memory that the control group or the machine allows",
@@ -198,7 +198,7 @@ const CACHE: Section = Section {
         Key {
             name: "bytes",
             unit: "bytes",
-            allowed: Allowed::Size { min: MIB, max: MOST },
+            allowed: Allowed::Size { min: 64 * KIB, max: MOST },
             default: "80 % of the file system's free space plus what the cache already holds; 10 % of it when that is \
                       the root file system; at least 256 MiB",
             help: "Hard limit for cached shards, reserved before a byte is written.",
@@ -208,7 +208,7 @@ const CACHE: Section = Section {
             unit: "bytes",
             allowed: Allowed::Size { min: MIB, max: TIB },
             default: "256 MiB",
-            help: "Memory for record indexes, 8 bytes per record; the least used are dropped and read again.",
+            help: "Disk space, within cache.bytes, for record indexes, which outlive their shards; the oldest go first.",
         },
     ],
 };

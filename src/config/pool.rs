@@ -6,7 +6,7 @@ use super::units::{GIB, KIB, MIB, Size};
 use super::value::Reading;
 
 /// Blocks that a pool must hold at least: with fewer, streams would wait for each other's blocks all the time.
-const LEAST_BLOCKS: u64 = 4;
+const LEAST_BLOCKS: u64 = 8;
 
 /// Shared memory that clients map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

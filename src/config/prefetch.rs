@@ -27,13 +27,28 @@ pub enum PrefetchError {
         /// Size of the pool in bytes.
         pool: u64,
     },
+    /// More than the part of the pool that is not kept for streams.
+    #[error("more than half of the pool, which has {}: the other half is for batches", Size(*.pool))]
+    MoreThanHalf {
+        /// Size of the pool in bytes.
+        pool: u64,
+    },
     /// Less than a block.
     #[error("less than one block, which has {}", Size(*.block))]
     LessThanBlock {
         /// Size of a block in bytes.
         block: u64,
     },
+    /// Fewer blocks than it takes to inflate one shard.
+    #[error("fewer than {LEAST_BLOCKS} blocks, which have {} each", Size(*.block))]
+    FewBlocks {
+        /// Size of a block in bytes.
+        block: u64,
+    },
 }
+
+/// A compressed shard needs this many blocks in flight: two pieces of input, two blocks of output.
+const LEAST_BLOCKS: u64 = 4;
 
 impl Prefetch {
     pub(super) fn read(reader: &mut Reader<'_>, pool: &Pool, around: &Surroundings) -> Self {
@@ -57,9 +72,15 @@ impl Prefetch {
         let window = (pool.bytes / 4).clamp((4 * block).min(pool.bytes), (8 * GIB).max(4 * block));
         let window_bytes =
             bytes(reader, "window_bytes", pool, window, "a quarter of the pool, at most 8 GiB");
-        let inflight = threads.saturating_mul(requests).saturating_mul(block).min(pool.bytes / 2).max(block);
+        let inflight = threads.saturating_mul(requests).saturating_mul(block);
+        let inflight = inflight.min(pool.bytes / 2).max(LEAST_BLOCKS * block);
         let why = "one block per request, at most half of the pool";
         let inflight_bytes = bytes(reader, "inflight_bytes", pool, inflight, why);
+        if inflight_bytes > pool.bytes / 2 {
+            reader.refuse("inflight_bytes", PrefetchError::MoreThanHalf { pool: pool.bytes });
+        } else if inflight_bytes < LEAST_BLOCKS * block {
+            reader.refuse("inflight_bytes", PrefetchError::FewBlocks { block });
+        }
         Self {
             threads: usize::try_from(threads).unwrap_or(usize::MAX),
             requests_per_thread: usize::try_from(requests).unwrap_or(usize::MAX),

@@ -85,13 +85,13 @@ fn environment_wins_over_the_file_and_flags_win_over_both() {
 
 #[test]
 fn all_mistakes_come_at_once_with_key_value_range_and_line() {
-    let text = "[pool]\nbytes = \"1 MiB\"\nblock_bytes = \"3 MiB\"\n\n[cach]\ndir = \"/x\"\n[cache]\nbites = 3\ndir = \"x\"\n\
+    let text = "[pool]\nbytes = \"512 KiB\"\nblock_bytes = \"3 MiB\"\n\n[cach]\ndir = \"/x\"\n[cache]\nbites = 3\ndir = \"x\"\n\
                 [prefetch]\nthreads = 257\n[io]\nengine = \"uring\"\n[telemetry]\nlisten = \"here\"\nlog = \"=[\"\n\
                 [dataset.a]\ncorrupt = { skip = 0 }\n[dataset.b]\nurl = \"s3://b\"\nurls = []\n";
     let error = load_text(text, &around()).unwrap_err();
     let message = error.to_string();
     for expected in [
-        "feedline.toml:2: pool.bytes = \"1 MiB\": out of range; allowed is a size from 64 MiB to 16 TiB, or \"1%\" to \"90%\"",
+        "feedline.toml:2: pool.bytes = \"512 KiB\": out of range; allowed is a size from 1 MiB to 16 TiB, or \"1%\" to \"90%\"",
         "feedline.toml:3: pool.block_bytes = \"3 MiB\": not a power of two; allowed is a power of two from 64 KiB to 64 MiB",
         "feedline.toml:5: cach: unknown section; did you mean cache?",
         "feedline.toml:8: cache.bites: unknown key; did you mean bytes?",

@@ -1,5 +1,5 @@
 //! A daemon of its own for each test: the real binary, in a directory that goes away with the test.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use feedline::record::append_record;
 use feedline_client::{Batch, Client, Error, Status, Stream, StreamOptions};
