@@ -115,7 +115,10 @@ fn a_hoarder_stalls_itself_and_nobody_else_and_its_bytes_stay() {
     let other = daemon.dir().join("other");
     write_shards(&other, &[2000, 2000, 2000], |shard, record| tagged(shard + 9, record, 3000));
     assert_eq!(daemon.records(&StreamOptions::new(pattern(&other)).batch_size(100)).len(), 6000);
-    assert!(kept.iter().all(|(batch, copy)| batch.iter().eq(copy.iter().map(Vec::as_slice))), "held bytes changed");
+    assert!(
+        kept.iter().all(|(batch, copy)| batch.iter().eq(copy.iter().map(Vec::as_slice))),
+        "held bytes changed"
+    );
 
     // Dropped in any order and on another thread, they let the stream go on.
     let middle = kept.len() / 2;

@@ -50,7 +50,9 @@ impl Setup {
 
     /// The credentials and the end-point of an S3 server.
     pub fn s3(self, url: &str, access_key: &str, secret_key: &str) -> Self {
-        self.env("AWS_ENDPOINT_URL", url).env("AWS_ACCESS_KEY_ID", access_key).env("AWS_SECRET_ACCESS_KEY", secret_key)
+        self.env("AWS_ENDPOINT_URL", url)
+            .env("AWS_ACCESS_KEY_ID", access_key)
+            .env("AWS_SECRET_ACCESS_KEY", secret_key)
     }
 }
 
@@ -95,7 +97,10 @@ impl Daemon {
 
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .expect("a process id");
         rustix::process::kill_process(pid, signal).expect("the daemon runs");
     }
 
@@ -163,7 +168,8 @@ impl Daemon {
     /// Waits until nothing is held any more: no stream, no lease, nothing in flight.
     pub fn wait_until_idle(&self) -> Status {
         self.wait_until("an idle daemon", |status| {
-            let (pool, cache) = (status.pool.clone().unwrap_or_default(), status.cache.clone().unwrap_or_default());
+            let (pool, cache) =
+                (status.pool.clone().unwrap_or_default(), status.cache.clone().unwrap_or_default());
             status.streams.is_empty()
                 && pool.leased == 0
                 && pool.busy == 0
