@@ -199,7 +199,7 @@ fn a_byte_flipped_on_the_wire_is_fetched_again() {
         stub.set_faults(rule.parse::<Rule>().expect("a rule"));
         assert_eq!(daemon.records(&options(DATASET)), expected(3), "{rule}");
         let status = daemon.wait_until_idle();
-        let hit = stub.log().into_iter().filter(|entry| !entry.faults.is_empty()).last();
+        let hit = stub.log().into_iter().rfind(|entry| !entry.faults.is_empty());
         let corrected = status.store.unwrap_or_default().corrupt_transfers;
         assert!(corrected >= 1, "{rule} hit {hit:?}\n{}", daemon.log());
         daemon.terminate();

@@ -168,8 +168,7 @@ impl Daemon {
     /// Waits until nothing is held any more: no stream, no lease, nothing in flight.
     pub fn wait_until_idle(&self) -> Status {
         self.wait_until("an idle daemon", |status| {
-            let (pool, cache) =
-                (status.pool.clone().unwrap_or_default(), status.cache.clone().unwrap_or_default());
+            let (pool, cache) = (status.pool.unwrap_or_default(), status.cache.clone().unwrap_or_default());
             status.streams.is_empty()
                 && pool.leased == 0
                 && pool.busy == 0
@@ -206,14 +205,23 @@ fn spawn(dir: &Path, setup: &Setup) -> Child {
         command.env(name, value);
     }
     let out = log.try_clone().expect("log file");
-    let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the daemon starts");
+    let mut child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the daemon starts");
+    if let Err(error) = await_ready(&ready) {
+        let _ = child.kill();
+        let _ = child.wait();
+        let text = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+        panic!("the daemon did not get ready ({error}):\n{text}");
+    }
+    child
+}
+
+/// Waits until the daemon says that it serves.
+fn await_ready(notices: &UnixDatagram) -> std::io::Result<()> {
     let mut message = [0; 512];
     loop {
-        let read = ready.recv(&mut message);
-        let text = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
-        let read = read.unwrap_or_else(|error| panic!("the daemon did not get ready ({error}):\n{text}"));
+        let read = notices.recv(&mut message)?;
         if String::from_utf8_lossy(&message[..read]).contains("READY=1") {
-            return child;
+            return Ok(());
         }
     }
 }
