@@ -47,13 +47,7 @@ impl Waits {
 #[derive(Debug)]
 pub(super) struct StreamInfo {
     pub(super) id: u64,
-    pub(super) job: String,
-    pub(super) dataset: String,
-    pub(super) label: String,
-    pub(super) rank: u32,
-    pub(super) world_size: u32,
-    pub(super) pid: u32,
-    pub(super) uid: u32,
+    pub(super) about: Opening,
     pub(super) opened: Instant,
     pub(super) epoch: AtomicU64,
     pub(super) batches: AtomicU64,
@@ -132,13 +126,7 @@ impl Registry {
         let zero = || AtomicU64::new(0);
         let info = Arc::new(StreamInfo {
             id,
-            job: opening.job,
-            dataset: opening.dataset,
-            label: opening.label,
-            rank: opening.rank,
-            world_size: opening.world_size,
-            pid: opening.pid,
-            uid: opening.uid,
+            about: opening,
             opened: Instant::now(),
             epoch: zero(),
             batches: zero(),
@@ -166,7 +154,7 @@ impl Registry {
         let mut totals = self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let open: Vec<_> = streams.values().cloned().collect();
         for stream in open {
-            let entry = totals.entry(stream.label.clone()).or_default();
+            let entry = totals.entry(stream.about.label.clone()).or_default();
             entry.open += 1;
             entry.add(&stream);
         }
@@ -184,6 +172,6 @@ impl Drop for Entry {
         let mut streams = self.registry.lock();
         streams.remove(&self.info.id);
         let mut closed = self.registry.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        closed.entry(self.info.label.clone()).or_default().add(&self.info);
+        closed.entry(self.info.about.label.clone()).or_default().add(&self.info);
     }
 }

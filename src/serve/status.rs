@@ -100,10 +100,10 @@ fn store_status(shared: &Shared) -> StoreStatus {
 fn stream_status(stream: &StreamInfo) -> StreamStatus {
     StreamStatus {
         stream: stream.id,
-        job: stream.job.clone(),
-        dataset: stream.dataset.clone(),
-        rank: stream.rank,
-        world_size: stream.world_size,
+        job: stream.about.job.clone(),
+        dataset: stream.about.dataset.clone(),
+        rank: stream.about.rank,
+        world_size: stream.about.world_size,
         epoch: load(&stream.epoch),
         batches: load(&stream.batches),
         records: load(&stream.records),
@@ -115,8 +115,8 @@ fn stream_status(stream: &StreamInfo) -> StreamStatus {
         lease_limit: load(&stream.lease_limit),
         waits_for: stream.waits().name().to_owned(),
         trainer_waited_seconds: std::time::Duration::from_nanos(load(&stream.waited_nanos)).as_secs_f64(),
-        pid: stream.pid,
-        uid: stream.uid,
+        pid: stream.about.pid,
+        uid: stream.about.uid,
     }
 }
 

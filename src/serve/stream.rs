@@ -95,7 +95,7 @@ impl Stream {
             Err(StreamFailure::Violation(violation)) => return violation.into(),
             Err(failure) => {
                 let info = &self.entry.info;
-                tracing::warn!(stream = info.id, job = info.job, rank = info.rank, error = %failure, "stream failed");
+                tracing::warn!(stream = info.id, job = info.about.job, rank = info.about.rank, error = %failure, "stream failed");
                 (KIND_ERROR, failure.to_wire().encode_to_vec())
             }
         };
@@ -132,7 +132,7 @@ impl Stream {
         self.sent += 1;
         let info = &self.entry.info;
         if self.sent == 1 {
-            FIRST_BATCH.with([&info.label]).record(info.opened.elapsed());
+            FIRST_BATCH.with([&info.about.label]).record(info.opened.elapsed());
         }
         info.batches.fetch_add(1, Relaxed);
         info.records.fetch_add(needs.records(), Relaxed);
