@@ -63,6 +63,8 @@ pub struct IndexMark {
     bad: usize,
     blocks: usize,
     broken: bool,
+    complete: bool,
+    content_len: u64,
 }
 
 impl Default for ShardIndex {
@@ -205,6 +207,8 @@ impl ShardIndex {
             bad: self.bad.len(),
             blocks: self.block_crcs.len(),
             broken: self.tail.is_some(),
+            complete: self.complete,
+            content_len: self.content_len,
         }
     }
 
@@ -216,7 +220,7 @@ impl ShardIndex {
         if !mark.broken {
             self.tail = None;
         }
-        (self.complete, self.content_len) = (false, 0);
+        (self.complete, self.content_len) = (mark.complete, mark.content_len);
     }
 
     /// The error for a bad frame of this shard.

@@ -287,5 +287,27 @@ mod tests {
             let out = inflate(Format::Gzip, &packed, 64, 64);
             prop_assert!(out.is_err() || out == Ok(bytes));
         }
+
+        #[test]
+        fn bytes_of_any_kind_do_no_harm(
+            start in 0_usize..40,
+            behind in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(&GZIP_MAGIC[..]), Just(0)], 0..120),
+            piece in 1_usize..30,
+        ) {
+            for format in [Format::Gzip, Format::Zlib] {
+                // A good start, cut anywhere, leads into every state.
+                let good = if format == Format::Gzip { gzip(b"some payload") } else { zlib(b"some payload") };
+                let packed = [&good[..start.min(good.len())], &behind[..]].concat();
+                match inflate(format, &packed, piece, 16) {
+                    Err(
+                        InflateError::Damaged { offset, .. }
+                        | InflateError::Cut { offset }
+                        | InflateError::Trailing { offset, .. },
+                    ) => prop_assert!(offset <= packed.len() as u64),
+                    // What was cut off may have come back by chance; then the stream is whole indeed.
+                    Ok(out) => prop_assert!(out.is_empty() || packed.starts_with(&good)),
+                }
+            }
+        }
     }
 }

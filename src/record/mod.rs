@@ -37,6 +37,8 @@ mod index_bytes;
 mod inflate;
 mod scanner;
 mod sniff;
+#[cfg(test)]
+mod tests;
 
 pub use crc::{crc32c, mask, masked_crc32c};
 pub use error::{Check, CorruptPolicy, RecordError};

@@ -371,5 +371,38 @@ mod tests {
             scanner.finish(&mut index);
             prop_assert_eq!(index, scan(&bytes, std::iter::empty()));
         }
+
+        #[test]
+        fn a_mark_brings_back_the_whole_index_and_a_follower_equals_it(
+            lengths in prop::collection::vec(0_usize..60, 1..10),
+            damage in prop::option::of(any::<prop::sample::Index>()),
+            pieces in prop::collection::vec(1_usize..50, 1..40),
+        ) {
+            let mut bytes = shard(&lengths);
+            if let Some(at) = damage {
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1;
+            }
+            let (mut scanner, mut index, mut follower) = (Scanner::new(), ShardIndex::new(), ShardIndex::new());
+            let (mut rest, mut states) = (&bytes[..], Vec::new());
+            for (number, piece) in (0..).zip(pieces) {
+                states.push((index.mark(), index.clone()));
+                let (now, later) = rest.split_at(piece.min(rest.len()));
+                scanner.feed(now, &mut index);
+                index.push_block_crc(number);
+                follower.extend_from(&index);
+                prop_assert_eq!(&follower, &index);
+                rest = later;
+            }
+            states.push((index.mark(), index.clone()));
+            scanner.finish(&mut index);
+            follower.extend_from(&index);
+            prop_assert_eq!(&follower, &index);
+            states.push((index.mark(), index.clone()));
+            for (mark, state) in states.into_iter().rev() {
+                index.truncate_to(mark);
+                prop_assert_eq!(&index, &state);
+            }
+        }
     }
 }
