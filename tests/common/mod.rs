@@ -1,6 +1,8 @@
 //! A daemon of its own for each test: the real binary, in a directory that goes away with the test.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod bucket;
+
 use feedline::record::append_record;
 use feedline_client::{Batch, Client, Error, Status, Stream, StreamOptions};
 use std::os::unix::net::UnixDatagram;
@@ -187,7 +189,7 @@ fn spawn(dir: &Path, setup: &Setup) -> Child {
     let notify = dir.join("notify");
     let _ = std::fs::remove_file(&notify);
     let ready = UnixDatagram::bind(&notify).expect("notify socket");
-    ready.set_read_timeout(Some(LIMIT)).expect("time-out");
+    ready.set_read_timeout(Some(Duration::from_millis(200))).expect("time-out");
     let log = std::fs::File::options().create(true).append(true).open(dir.join("log")).expect("log file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedline"));
     command.arg("serve").env_remove("FEEDLINE_CONFIG").env("NOTIFY_SOCKET", &notify);
@@ -200,14 +202,18 @@ fn spawn(dir: &Path, setup: &Setup) -> Child {
         command.env(name, value);
     }
     let out = log.try_clone().expect("log file");
-    let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the daemon starts");
-    let mut message = [0; 512];
+    let mut child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().expect("the daemon starts");
+    let (start, mut message) = (Instant::now(), [0; 512]);
     loop {
-        let read = ready.recv(&mut message);
-        let text = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
-        let read = read.unwrap_or_else(|error| panic!("the daemon did not get ready ({error}):\n{text}"));
-        if String::from_utf8_lossy(&message[..read]).contains("READY=1") {
-            return child;
+        match ready.recv(&mut message) {
+            Ok(read) if String::from_utf8_lossy(&message[..read]).contains("READY=1") => return child,
+            Ok(_) => {}
+            Err(error) => {
+                let ended = child.try_wait().expect("the child is ours");
+                let text = || std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+                assert!(ended.is_none(), "the daemon ended at once:\n{}", text());
+                assert!(start.elapsed() < LIMIT, "the daemon did not get ready ({error}):\n{}", text());
+            }
         }
     }
 }
