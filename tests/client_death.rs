@@ -4,7 +4,7 @@ mod common;
 
 use common::{Daemon, LIMIT, Setup, pattern, tagged, write_shards};
 use feedline_client::{Epochs, Error, StreamOptions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn trainer_process() {
     let client = feedline_client::Client::connect_default().expect("the daemon answers");
     let mut stream = client.open(&options).expect("a stream");
     let held: Vec<_> = (0..count).map(|_| stream.next_batch().expect("a batch")).collect();
-    println!("holding");
+    writeln!(std::io::stdout(), "holding").expect("the test listens");
     // Killed here, with `held` batches out and others ready.
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
@@ -115,7 +115,10 @@ fn a_hoarder_stalls_itself_and_nobody_else_and_its_bytes_stay() {
     let other = daemon.dir().join("other");
     write_shards(&other, &[2000, 2000, 2000], |shard, record| tagged(shard + 9, record, 3000));
     assert_eq!(daemon.records(&StreamOptions::new(pattern(&other)).batch_size(100)).len(), 6000);
-    assert!(kept.iter().all(|(batch, copy)| batch.iter().eq(copy.iter().map(Vec::as_slice))), "held bytes changed");
+    assert!(
+        kept.iter().all(|(batch, copy)| batch.iter().eq(copy.iter().map(Vec::as_slice))),
+        "held bytes changed"
+    );
 
     // Dropped in any order and on another thread, they let the stream go on.
     let middle = kept.len() / 2;

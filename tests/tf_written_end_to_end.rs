@@ -33,7 +33,8 @@ fn digest(records: &[Vec<u8>]) -> String {
 
 fn assert_files(daemon: &Daemon, base: &str, state: &str) {
     for (name, count, sha256) in manifest() {
-        let options = StreamOptions::new(format!("{base}/{name}")).batch_size(7).remainder(Remainder::Partial);
+        let options =
+            StreamOptions::new(format!("{base}/{name}")).batch_size(7).remainder(Remainder::Partial);
         let records = daemon.records(&options);
         assert_eq!((records.len(), digest(&records)), (count, sha256), "{name}, {state}");
     }

@@ -55,7 +55,8 @@ fn the_second_epoch_and_a_killed_and_restarted_daemon_ask_the_store_for_nothing(
     assert_eq!(daemon.records(&options().epochs(2)), twice);
     daemon.wait_until_idle();
     let blocks: u64 = {
-        let sizes = (0..SHARDS).map(|shard| stub.get("bkt", &format!("d/part-{shard}.tfrecord")).expect("it").len());
+        let sizes =
+            (0..SHARDS).map(|shard| stub.get("bkt", &format!("d/part-{shard}.tfrecord")).expect("it").len());
         sizes.map(|size| (size as u64).div_ceil(64 << 10)).sum()
     };
     assert_eq!(gets(&stub) as u64, blocks, "each block was fetched once in two epochs");
@@ -145,7 +146,8 @@ fn data_that_fits_is_fetched_once_by_four_ranks_over_five_epochs() {
     let records: usize = ranks.into_iter().map(|rank| rank.join().expect("a rank")).sum();
     assert_eq!(records as u64, 5 * SHARDS * RECORDS);
     let status = daemon.wait_until_idle();
-    let size: usize = (0..SHARDS).map(|s| stub.get("bkt", &format!("d/part-{s}.tfrecord")).expect("it").len()).sum();
+    let size: usize =
+        (0..SHARDS).map(|s| stub.get("bkt", &format!("d/part-{s}.tfrecord")).expect("it").len()).sum();
     assert_eq!(status.store.unwrap_or_default().bytes, size as u64, "bytes from the store");
 }
 

@@ -176,7 +176,12 @@ impl Loader {
             if let Some(cached) = self.cached(shard) {
                 match self.read_cached(shard, &cached, key).await {
                     Some(found) => return Ok(found),
-                    None => continue,
+                    None => {
+                        // The whole shard goes back into the cache, not only what this reader needs.
+                        handle.want(u64::MAX);
+                        pass::start(self, shard);
+                        continue;
+                    }
                 }
             }
             let state = shard.pass().clone();

@@ -100,10 +100,14 @@ async fn first_block(loader: &Loader, shard: &Arc<Shard>) -> Result<(Format, Fir
     let mut slot: SlotMut = loader.parts().pool.slot().await;
     let length = loader.block_length(shard.object().size, 0) as usize;
     let mut format = Format::Empty;
-    for _ in 0..2 {
+    for attempt in 0..2 {
         slot = loader.transfer_block(shard, 0, fetch::Lane::Demand, slot).finish().await?;
         format = sniff(slot.bytes(length.min(SNIFFED_BYTES)), length <= SNIFFED_BYTES);
         if matches!(format, Format::TfRecord | Format::Gzip | Format::Zlib) {
+            if attempt > 0 {
+                loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
+                tracing::warn!(url = shard.object().url, block = 0, "corrupt transfer fetched again");
+            }
             break;
         }
     }

@@ -25,6 +25,11 @@ use tokio::net::TcpListener;
 /// Ranges of one shard that are fetched at the same time.
 const RANGES_PER_SHARD: usize = 16;
 
+/// A scan checks several times faster than one prefetch thread receives.
+const PREFETCH_PER_SCANNER: usize = 4;
+/// Threads that scan, at most.
+const MOST_SCANNERS: usize = 8;
+
 /// How long tasks may take to end after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -135,10 +140,18 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(start("the runtime"))?;
-    let engine = Engine::build(config, runtime.handle().clone())?;
+    // Shards are scanned apart from the streams, so that checksums of what comes in never delay what goes out.
+    let scanners = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.prefetch.threads.div_ceil(PREFETCH_PER_SCANNER).min(MOST_SCANNERS))
+        .thread_name("feedline-scan")
+        .enable_all()
+        .build()
+        .map_err(start("the runtime"))?;
+    let engine = Engine::build(config, scanners.handle().clone())?;
     let outcome = runtime.block_on(serve(config, &engine, ready, stop));
     // Tasks first: they drop what they hold, and transfers and disk operations under way are answered to nobody.
     runtime.shutdown_timeout(STOP_LIMIT);
+    scanners.shutdown_timeout(STOP_LIMIT);
     engine.threads.shutdown();
     engine.ring.shutdown();
     outcome

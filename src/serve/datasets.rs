@@ -2,10 +2,11 @@
 
 use super::failure::StreamFailure;
 use crate::config;
+use crate::loader::Loader;
 use crate::record::CorruptPolicy;
 use crate::source::{Object, SourceUrl, Stores};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// A dataset as one or more streams read it.
 #[derive(Debug)]
@@ -18,6 +19,27 @@ pub(super) struct Dataset {
     pub(super) shards: Vec<Arc<Object>>,
     /// What the configuration says of corrupt records.
     pub(super) corrupt: CorruptPolicy,
+    known_records: OnceLock<u64>,
+}
+
+impl Dataset {
+    /// Records that can be read, if all shards have been scanned before. Reads indexes from disk at the first success; call it
+    /// where blocking is allowed.
+    pub(super) fn known_records(&self, loader: &Loader) -> Option<u64> {
+        if let Some(&records) = self.known_records.get() {
+            return Some(records);
+        }
+        let mut records = 0;
+        for object in &self.shards {
+            let handle = loader.open(object);
+            let index = handle.index();
+            if !index.complete() {
+                return None;
+            }
+            records += index.good();
+        }
+        Some(*self.known_records.get_or_init(|| records))
+    }
 }
 
 /// Resolves datasets; a listing lives as long as a stream uses it.
@@ -90,7 +112,8 @@ impl Datasets {
         for shard in shards.iter().filter(|shard| shard.size == 0) {
             tracing::warn!(url = shard.url, "empty shard");
         }
-        let dataset = Arc::new(Dataset { label, title: asked.join(" "), shards, corrupt });
+        let title = asked.join(" ");
+        let dataset = Arc::new(Dataset { label, title, shards, corrupt, known_records: OnceLock::new() });
         *live = Arc::downgrade(&dataset);
         Ok(dataset)
     }

@@ -236,8 +236,9 @@ async fn open_stream(
     let shards = dataset.shards.len() as u64;
     let plan =
         Plan { dataset, deal, shuffle, seed: open.seed, epochs: open.epochs, corrupt, window: shared.window };
-    let mut walk = Walk::new(shared.loader.clone(), plan);
-    let total = walk.known_total();
+    let (known, loader) = (Arc::clone(&plan.dataset), shared.loader.clone());
+    let total = tokio::task::spawn_blocking(move || known.known_records(&loader)).await.ok().flatten();
+    let walk = Walk::new(shared.loader.clone(), plan);
     let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
     let id = entry.info.id;
     let (stream, descriptors) =

@@ -109,20 +109,6 @@ impl Walk {
         Arc::clone(self.handles.entry((epoch, slot)).or_insert_with(|| Arc::new(self.loader.open(object))))
     }
 
-    /// Records of the whole epoch if all shards are known already, without fetching anything.
-    pub(super) fn known_total(&mut self) -> Option<u64> {
-        let mut total = 0;
-        for object in &self.plan.dataset.shards {
-            let handle = self.loader.open(object);
-            let index = handle.index();
-            if !index.complete() {
-                return None;
-            }
-            total += index.good();
-        }
-        Some(total)
-    }
-
     /// Slot and block where the batch after the last one starts, as far as that is known.
     pub(super) fn place(&mut self) -> (u64, u64, u64) {
         let epoch = self.epoch;

@@ -55,7 +55,7 @@ pub fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
         report.clients, report.batch_size, report.dataset, report.daemon_version, report.io_engine
     )?;
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_BORDERS_ONLY);
     let shown: Vec<&EpochReport> = if report.epochs.len() <= COLUMNS {
         report.epochs.iter().collect()
     } else {
