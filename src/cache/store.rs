@@ -162,6 +162,8 @@ impl Cache {
     /// [`CacheError::Reserve`] if running streams hold all room, [`CacheError::Full`], [`CacheError::Io`]. Losing an
     /// index costs a scan at the next fetch, nothing else.
     pub fn save_index(&self, id: &ShardId, content: &[u8]) -> Result<(), CacheError> {
+        // A file that says itself whose it is cannot be taken for another's.
+        let content = [&id.0[..], content].concat();
         let bytes = index_charge(content.len() as u64);
         if bytes > self.indexes.allowance() || content.len() as u64 > index::MAX_BYTES {
             return Ok(());
@@ -172,7 +174,7 @@ impl Cache {
         if !self.ledger.try_reserve(bytes) {
             self.make_room(bytes)?;
         }
-        let stored = self.indexes.store(id, content, bytes, &self.layout, &self.ledger);
+        let stored = self.indexes.store(id, &content, bytes, &self.layout, &self.ledger);
         match &stored {
             Ok(()) => one(&self.stats.index_saves),
             Err(error) => self.count_failure(error),
@@ -180,17 +182,19 @@ impl Cache {
         stored
     }
 
-    /// The stored record index of a shard. The bytes are as they came from the disk: their reader checks them.
+    /// The stored record index of a shard. The bytes are as they came from the disk: their reader checks them; only that
+    /// they belong to this shard is sure.
     pub fn load_index(&self, id: &ShardId) -> Option<Vec<u8>> {
         let found = self.indexes.touch(id).and_then(|touch| {
             let path = self.layout.file(id, Kind::Index);
             if touch {
                 files::touch(&path);
             }
-            files::read_small(&path, index::MAX_BYTES).ok()
+            let (bytes, _) = files::read_small(&path, index::MAX_BYTES).ok()?;
+            bytes.strip_prefix(&id.0[..]).map(<[u8]>::to_vec)
         });
         one(if found.is_some() { &self.stats.index_hits } else { &self.stats.index_misses });
-        found.map(|(bytes, _)| bytes)
+        found
     }
 
     /// How full the cache is.

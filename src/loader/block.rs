@@ -184,13 +184,20 @@ impl Loader {
                     }
                 }
             }
-            if shard.index().content_len() == shard.object().size {
+            let state = shard.pass().clone();
+            if state.plain || shard.index().content_len() == shard.object().size {
                 return self.fetch_block(shard, key).await;
             }
-            // A compressed shard outside the cache: only a pass from its start leads to the block.
+            // A compressed shard outside the cache: only a pass from its start leads to the block. One that has come by it
+            // already goes to its end first, and may put the shard into the cache.
             drop(lead);
-            handle.want(block + 1);
-            pass::start(self, shard);
+            if state.running {
+                handle.want(u64::MAX);
+                let _ = changes.changed().await;
+            } else {
+                shard.want_afresh(block + 1);
+                pass::start(self, shard);
+            }
         }
     }
 

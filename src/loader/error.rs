@@ -32,7 +32,7 @@ pub enum LoadError {
     /// A block from the store is not what was indexed under the same ETag and size.
     #[error(
         "block {block} of {url} differs from what was read before under the same version: the object was overwritten \
-         in place; give it a new key"
+         in place, or its transfers are damaged; give a new object a new key"
     )]
     Inconsistent {
         /// The object.

@@ -1,8 +1,11 @@
 //! The pass over a compressed shard: its blocks are what comes out of the decompressor, one after the other.
 //!
 //! The pass takes its whole share of the in-flight budget at once (two pieces of input, two blocks of output) and holds
-//! nothing while it waits for the trainer, so passes cannot block each other. Damage in a compressed stream cannot be
-//! told apart from damage in transfer, so the whole shard is fetched once more before the source is blamed.
+//! nothing while it waits for the trainer, so passes cannot block each other.
+//!
+//! Damage at the source cannot be told apart from damage in transfer, and shows in the compressed stream or, often earlier,
+//! in a record. No reader sees it before the whole shard has been fetched again: the same fault at the same place is the
+//! source's own.
 
 use super::block::Loader;
 use super::error::LoadError;
@@ -30,12 +33,34 @@ struct Inflated<'a> {
     output: Option<SlotMut>,
     filled: usize,
     blocks: u64,
+    /// What was wrong the last time, until it is known whether it was the transfer's fault.
+    before: Option<Fault>,
+    /// The last attempt: takes what comes.
+    last: bool,
 }
 
-/// Why the shard has to be fetched again.
+/// Passes over a shard before what comes is taken for the source's own.
+const ATTEMPTS: usize = 3;
+
+/// What was wrong with the bytes that came.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error(transparent)]
+    Stream(#[from] InflateError),
+    #[error("a record that ends in block {block} is corrupt")]
+    Record {
+        block: u64,
+        /// Checksums of the blocks that the record lies in.
+        crcs: Vec<u32>,
+    },
+}
+
+/// Why a pass did not come to its end.
 enum Failure {
     Load(LoadError),
     Inflate(InflateError),
+    /// A corrupt record, which may be the transfer's fault.
+    Suspect(Fault),
     Abandoned,
 }
 
@@ -57,10 +82,11 @@ pub(super) async fn run(
     format: Format,
     first: Vec<u8>,
 ) -> Result<Outcome, LoadError> {
-    let mut first = Some(first);
-    let mut before: Option<InflateError> = None;
-    loop {
-        let pass = Inflated {
+    let (mut first, mut before) = (Some(first), None);
+    for attempt in 1..=ATTEMPTS {
+        // Blocks of an earlier attempt count no more, though some may still be in the pool.
+        shard.pass().done = 0;
+        let mut pass = Inflated {
             loader,
             shard,
             landing: Landing::open(loader, shard, shard.object().size),
@@ -69,26 +95,35 @@ pub(super) async fn run(
             output: None,
             filled: 0,
             blocks: 0,
+            before: before.take(),
+            last: attempt == ATTEMPTS,
         };
-        match pass.run(format, first.take()).await {
+        let fault = match pass.run(format, first.take()).await {
             Ok(()) => return Ok(Outcome::Done),
             Err(Failure::Abandoned) => return Ok(Outcome::Abandoned),
             Err(Failure::Load(error)) => return Err(error),
+            Err(Failure::Suspect(fault)) => {
+                pass.transfer_was_at_fault();
+                fault
+            }
             Err(Failure::Inflate(error)) => {
-                if before.is_some() {
+                let fault = Fault::Stream(error.clone());
+                if pass.last || pass.before.as_ref() == Some(&fault) {
                     let url = shard.object().url.clone();
                     return Err(LoadError::Inflate { url, cause: Arc::new(error) });
                 }
-                loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
-                tracing::warn!(url = shard.object().url, %error, "compressed shard fetched again");
-                before = Some(error);
+                pass.transfer_was_at_fault();
+                fault
             }
-        }
+        };
+        tracing::warn!(url = shard.object().url, error = %fault, "compressed shard is fetched again");
+        before = Some(fault);
     }
+    unreachable!("the last attempt ends in a result")
 }
 
 impl Inflated<'_> {
-    async fn run(mut self, format: Format, first: Option<Vec<u8>>) -> Result<(), Failure> {
+    async fn run(&mut self, format: Format, first: Option<Vec<u8>>) -> Result<(), Failure> {
         let (size, piece) = (self.shard.object().size, self.loader.block_bytes());
         let mut inflater = Inflater::new(format);
         let mut offset = first.as_ref().map_or(0, |first| first.len() as u64);
@@ -129,14 +164,42 @@ impl Inflated<'_> {
     }
 
     /// All content is out.
-    async fn finish(mut self) -> Result<(), Failure> {
+    async fn finish(&mut self) -> Result<(), Failure> {
         if let Some(slot) = self.output.take() {
             self.block_full(slot).await?;
         }
+        self.transfer_was_at_fault();
         self.shard.pass().finishing = true;
-        let index = self.scan.finish(self.shard);
+        let scan = std::mem::replace(&mut self.scan, Scan::new(self.loader.parts().pool.block_bytes()));
+        let index = scan.finish(self.shard);
         self.shard.touch();
-        self.landing.commit(&index).await;
+        let landing = std::mem::replace(&mut self.landing, Landing::without_cache(self.loader, self.shard));
+        landing.commit(&index).await;
+        Ok(())
+    }
+
+    /// The place where something was wrong the last time has been passed, or something else is wrong now.
+    fn transfer_was_at_fault(&mut self) {
+        if self.before.take().is_some() {
+            self.loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether a corrupt record in the block just scanned is the source's own; if not, there is no fault any more.
+    fn judge(&mut self, block: u64) -> Result<(), Failure> {
+        let crcs = (self.scan.suspect_from()..=block).filter_map(|block| self.scan.crc(block)).collect();
+        let fault = Fault::Record { block, crcs };
+        let again = self.scan.is_suspect() && self.before.as_ref() == Some(&fault);
+        if again {
+            self.before = None;
+        } else if matches!(self.before, Some(Fault::Record { block: suspect, .. }) if suspect <= block) {
+            self.transfer_was_at_fault();
+        }
+        match self.scan.is_suspect() && !again {
+            true if self.last => self.landing.distrust(),
+            true => return Err(Failure::Suspect(fault)),
+            false => {}
+        }
         Ok(())
     }
 
@@ -181,12 +244,13 @@ impl Inflated<'_> {
         }
     }
 
-    async fn block_full(&mut self, slot: SlotMut) -> Result<(), LoadError> {
+    async fn block_full(&mut self, slot: SlotMut) -> Result<(), Failure> {
         let (block, length) = (self.blocks, std::mem::take(&mut self.filled));
         if length == 0 {
             return Ok(());
         }
         self.scan.feed(block, slot.bytes(length));
+        self.judge(block)?;
         self.loader.stats().scanned_bytes.fetch_add(length as u64, Relaxed);
         self.landing.publish(block, slot, u32::try_from(length).expect("a block fits 32 bits"), None);
         // The share covers two blocks of output: this one on its way to disk, and the next.

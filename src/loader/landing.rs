@@ -22,13 +22,14 @@ pub(super) struct Landing {
     writer: Option<Arc<ShardWriter>>,
     reserved: u64,
     writes: JoinSet<Result<(), CacheError>>,
+    trusted: bool,
 }
 
 impl Landing {
     /// For blocks that need not be written: they come from the cache.
     pub(super) fn without_cache(loader: &Loader, shard: &Arc<Shard>) -> Self {
         let (loader, shard) = (loader.clone(), Arc::clone(shard));
-        Self { loader, shard, writer: None, reserved: 0, writes: JoinSet::new() }
+        Self { loader, shard, writer: None, reserved: 0, writes: JoinSet::new(), trusted: true }
     }
 
     /// Reserves room for `bytes` of content; without room the shard is streamed through.
@@ -58,6 +59,14 @@ impl Landing {
         self.writer = None;
         self.loader.stats().bypassed.fetch_add(1, Relaxed);
         tracing::info!(url = self.shard.object().url, reason, "shard is streamed without being cached");
+    }
+
+    /// The store sent other bytes each time: what came is good for those who wait for it now, and for nobody later.
+    pub(super) fn distrust(&mut self) {
+        self.writer = None;
+        self.trusted = false;
+        let url = &self.shard.object().url;
+        tracing::warn!(url, "the store sends other bytes each time; the shard is not kept");
     }
 
     /// Makes block `block` visible to trainers and queues its write. The permit is held until both are done.
@@ -133,6 +142,9 @@ impl Landing {
 
     /// All blocks are out: stores the index, and the shard if it was written whole.
     pub(super) async fn commit(mut self, index: &ShardIndex) {
+        if !self.trusted {
+            return self.flush(0).await;
+        }
         let (cache, id) = (&self.loader.parts().cache, self.shard.id());
         if let Err(error) = cache.save_index(&id, &index.to_bytes()) {
             tracing::warn!(url = self.shard.object().url, %error, "record index not stored");

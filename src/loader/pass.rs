@@ -68,7 +68,8 @@ async fn run(loader: &Loader, shard: &Arc<Shard>) -> Result<Outcome, LoadError> 
             return Ok(Outcome::Done);
         }
         match plain::run(loader, shard, Origin::Disk(cached), None).await {
-            Err(LoadError::Restart) => *shard.index_mut() = loader.empty_index(),
+            // What has been learned stays: readers count on it, and the content is the same.
+            Err(LoadError::Restart) => {}
             other => return other,
         }
     }

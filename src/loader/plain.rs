@@ -65,6 +65,7 @@ pub(super) async fn run(
         Origin::Store => (shard.object().size, Landing::open(loader, shard, shard.object().size)),
         Origin::Disk(cached) => (cached.meta().content_len, Landing::without_cache(loader, shard)),
     };
+    shard.pass().plain = matches!(origin, Origin::Store);
     let scan = (!known).then(|| Scan::new(loader.parts().pool.block_bytes()));
     Plain { loader, shard, origin, landing, scan, content }.run(first).await
 }
@@ -205,11 +206,14 @@ impl Plain<'_> {
                 }
             }
             if !corrected {
-                break;
+                return Ok(slot);
             }
             self.loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
             tracing::warn!(url = self.shard.object().url, block, "corrupt transfer fetched again");
             scan.replace(self.shard);
+        }
+        if tries > 0 && scan.is_suspect() {
+            self.landing.distrust();
         }
         Ok(slot)
     }

@@ -82,10 +82,11 @@ impl Scan {
         new
     }
 
-    /// After transfers were corrected: the readers' copy is replaced, since earlier checksums have changed.
+    /// After transfers were corrected: the readers' copy is replaced, since earlier checksums have changed. One that is
+    /// ahead of this scan stays: it comes from an earlier pass, and readers count on its records.
     pub(super) fn replace(&self, shard: &Shard) {
         let mut shared = shard.index_mut();
-        if !shared.complete() {
+        if !shared.complete() && shared.block_crcs().len() <= self.index.block_crcs().len() {
             *shared = self.index.clone();
         }
     }

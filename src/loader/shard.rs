@@ -30,6 +30,8 @@ pub(super) struct PassState {
     pub(super) running: bool,
     /// Blocks that it has published; they may have been evicted since.
     pub(super) done: u64,
+    /// The object is TFRecord as it stands: its ranges are its blocks.
+    pub(super) plain: bool,
     /// All blocks are published, and the shard is being committed.
     pub(super) finishing: bool,
     /// Why the last one failed, until somebody new asks.
@@ -75,6 +77,11 @@ impl Shard {
 
     pub(super) fn wanted(&self) -> u64 {
         self.want.load(Acquire)
+    }
+
+    /// Forgets what was wanted. Those who wait for a block say it again.
+    pub(super) fn want_afresh(&self, blocks: u64) {
+        self.want.store(blocks, Release);
     }
 
     pub(super) fn has_readers(&self) -> bool {

@@ -5,7 +5,7 @@
 //! as far as the window reaches into them.
 
 use super::walk::Walk;
-use crate::loader::Loader;
+use crate::loader::{Handle, Loader};
 use std::collections::VecDeque;
 
 /// A shard that the window has entered.
@@ -44,7 +44,10 @@ impl LookAhead {
         walk.handle(epoch, slot).want(block + window);
         let here = self.entered.front().map_or(0, |entered| entered.before) + block;
         loop {
-            let Some(last) = self.entered.back() else { return };
+            let Some(last) = self.entered.back_mut() else { return };
+            let handle = walk.handle(last.epoch, last.slot);
+            // A compressed shard has another number of blocks than its size says.
+            last.blocks = content_blocks(&handle, loader);
             if last.before + self.block >= here + window {
                 return;
             }
@@ -60,7 +63,6 @@ impl LookAhead {
                 self.enter(walk, loader, epoch, slot, before);
                 continue;
             }
-            let handle = walk.handle(last.epoch, last.slot);
             let ready = handle.index().complete() && loader.parts().cache.contains(&handle.id());
             if ready {
                 if !loader.prefetch(&handle, self.block) {
@@ -76,15 +78,14 @@ impl LookAhead {
     fn enter(&mut self, walk: &mut Walk, loader: &Loader, epoch: u64, slot: u64, before: u64) {
         let handle = walk.handle(epoch, slot);
         loader.ensure(&handle);
-        let content = {
-            let index = handle.index();
-            if index.complete() { index.content_len() } else { handle.object().size }
-        };
-        self.entered.push_back(Entered {
-            epoch,
-            slot,
-            before,
-            blocks: content.div_ceil(loader.block_bytes()),
-        });
+        let blocks = content_blocks(&handle, loader);
+        self.entered.push_back(Entered { epoch, slot, before, blocks });
     }
+}
+
+/// Blocks of a shard, as far as known: before its content is, those of the object as it stands.
+fn content_blocks(handle: &Handle, loader: &Loader) -> u64 {
+    let index = handle.index();
+    let content = if index.complete() { index.content_len() } else { handle.object().size };
+    content.div_ceil(loader.block_bytes())
 }

@@ -90,7 +90,10 @@ impl Stream {
     /// Feeds the client until the last epoch or an error, which are both told to it in order; then takes back what comes.
     /// Ends by itself only if the client breaks the protocol; otherwise it is dropped when the client has gone.
     pub(super) async fn run(mut self) -> StreamFailure {
-        let (kind, payload) = match self.feed().await {
+        let fed = self.feed().await;
+        // A client may keep the stream for a while; the shards and what failed with them are no longer of interest.
+        self.walk.forget_all();
+        let (kind, payload) = match fed {
             Ok(()) => (KIND_END, Vec::new()),
             Err(StreamFailure::Violation(violation)) => return violation.into(),
             Err(failure) => {
@@ -111,7 +114,10 @@ impl Stream {
             self.lookahead.advance(&mut self.walk, &self.loader);
             self.wait_for_room().await?;
             self.entry.info.set_waits(Waits::Store);
-            let picked = match self.walk.next().await? {
+            let next = self.walk.next().await;
+            // Also what is skipped behind the last batch counts.
+            self.entry.info.skipped.store(self.walk.skipped, Relaxed);
+            let picked = match next? {
                 Next::Batch(picked) => picked,
                 Next::End => return Ok(()),
             };
@@ -138,7 +144,6 @@ impl Stream {
         info.records.fetch_add(needs.records(), Relaxed);
         info.bytes.fetch_add(needs.bytes, Relaxed);
         info.epoch.store(self.walk.epoch(), Relaxed);
-        info.skipped.store(self.walk.skipped, Relaxed);
         Ok(())
     }
 

@@ -132,6 +132,11 @@ impl Walk {
         self.handles = self.handles.split_off(&(epoch, slot));
     }
 
+    /// Lets go of all shards.
+    pub(super) fn forget_all(&mut self) {
+        self.handles.clear();
+    }
+
     /// Whether there is an epoch of this number.
     pub(super) fn has_epoch(&self, epoch: u64) -> bool {
         self.plan.epochs == 0 || epoch < self.plan.epochs

@@ -184,6 +184,14 @@ impl Listing<'_> {
             match page {
                 Ok(page) => {
                     retrying.reset();
+                    if token.is_some() && token == page.page_token {
+                        let why = "the store answers the listing with the same page again and again; it seems not to \
+                                   know list-type=2 and its continuation tokens";
+                        return Err(SourceError::Unsupported {
+                            url: self.place.url.to_owned(),
+                            why: why.to_owned(),
+                        });
+                    }
                     page.result.objects.into_iter().for_each(|meta| self.consider(meta));
                     token = page.page_token;
                     if token.is_none() {

@@ -1,6 +1,8 @@
 //! A daemon of its own for each test: the real binary, in a directory that goes away with the test.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod bucket;
+
 use feedline::record::append_record;
 use feedline_client::{Batch, Client, Error, Status, Stream, StreamOptions};
 use std::os::unix::net::UnixDatagram;
