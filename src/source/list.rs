@@ -165,7 +165,7 @@ impl Listing<'_> {
         let mut retrying = Retrying::new(self.store);
         let mut token = None;
         loop {
-            let note = Note::default();
+            let note = Note::of_listing();
             let options = PaginatedListOptions {
                 page_token: token.clone(),
                 extensions: note.extensions(),
@@ -184,13 +184,11 @@ impl Listing<'_> {
             match page {
                 Ok(page) => {
                     retrying.reset();
+                    if note.lacks_token() {
+                        return Err(self.unlistable("says that its listing goes on, but not where"));
+                    }
                     if token.is_some() && token == page.page_token {
-                        let why = "the store answers the listing with the same page again and again; it seems not to \
-                                   know list-type=2 and its continuation tokens";
-                        return Err(SourceError::Unsupported {
-                            url: self.place.url.to_owned(),
-                            why: why.to_owned(),
-                        });
+                        return Err(self.unlistable("answers with the same page again and again"));
                     }
                     page.result.objects.into_iter().for_each(|meta| self.consider(meta));
                     token = page.page_token;
@@ -201,6 +199,13 @@ impl Listing<'_> {
                 Err(error) => retrying.pause(error).await?,
             }
         }
+    }
+
+    fn unlistable(&self, what: &str) -> SourceError {
+        let why = format!(
+            "the store {what}; it seems not to know list-type=2 with continuation tokens, so name the objects one by one"
+        );
+        SourceError::Unsupported { url: self.place.url.to_owned(), why }
     }
 
     /// Walks the last whole directory of the prefix: files and stores in memory.
