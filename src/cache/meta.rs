@@ -5,6 +5,7 @@
 //! and the checksum over the whole comes before all else.
 
 use super::id::{ObjectIdentity, ShardId};
+use crate::record::crc32c;
 
 /// First eight bytes of a metadata file.
 pub(super) const MAGIC: [u8; 8] = *b"FEEDMETA";
@@ -214,10 +215,6 @@ impl<'a> Reader<'a> {
         }
         String::from_utf8(self.take(len)?.to_vec()).map(Some).map_err(|_| MetaError::Text)
     }
-}
-
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use crate::ring::{IoBuf, Ring, RingFile, view};
 
 use super::error::CacheError;
 use super::ledger::{Charge, PAGE};
-use super::meta::{ShardMeta, crc32c};
+use super::meta::ShardMeta;
 use super::stats::{CacheStats, add, one};
+use crate::record::crc32c;
 
 /// A shard that is on disk and whole. While any `Arc` of it lives it is not evicted.
 pub struct CachedShard {

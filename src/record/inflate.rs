@@ -66,7 +66,7 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// For a file that [`super::sniff`] took for `format`, which is gzip or zlib.
+    /// For a file that [`super::sniff()`] took for `format`, which is gzip or zlib.
     pub fn new(format: Format) -> Self {
         let gzip = format == Format::Gzip;
         Self { gzip, state: State::Within(Box::new(decompressor(gzip))), offset: 0 }

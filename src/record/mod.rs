@@ -19,7 +19,7 @@
 //! readers of one shard may have different ones. [`RecordError`] carries what a person needs: object, record, offset,
 //! check, the checksum found and the one expected.
 //!
-//! **Compression.** TensorFlow compresses whole files (gzip or zlib). [`sniff`] goes by content, never by name, and
+//! **Compression.** TensorFlow compresses whole files (gzip or zlib). [`sniff()`] goes by content, never by name, and
 //! [`Inflater`] turns such a stream into plain frames. Whatever came before damage, a cut or foreign bytes is given first.
 //!
 //! **On disk.** [`ShardIndex::to_bytes`] is the index file, byte for byte the same for the same index; its layout is the

@@ -77,7 +77,7 @@ pub(super) fn content(n: u64, len: usize) -> Vec<u8> {
 }
 
 pub(super) fn crcs(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks(BLOCK).map(meta::crc32c).collect()
+    bytes.chunks(BLOCK).map(crate::record::crc32c).collect()
 }
 
 /// Begins shard `n` and writes all its blocks, last first.

@@ -77,7 +77,7 @@ fn nothing_is_written_beyond_the_reservation_unless_it_grows() {
     assert_eq!(cache.usage().reserved, one(), "grown in steps costs what it costs at once");
     assert!(matches!(writer.reserve_more(1 << 40), Err(ReserveError::TooLarge { .. })));
     (0..4).for_each(|k| write((k * BLOCK) as u64).unwrap());
-    let zero = meta::crc32c(&[0; BLOCK]);
+    let zero = crate::record::crc32c(&[0; BLOCK]);
     let shard = wait(writer.commit(LEN as u64, 65536, vec![zero; 4])).unwrap();
     assert_eq!(read(&shard).unwrap(), vec![0; LEN]);
     assert_eq!(cache.usage().reserved, 0);
@@ -119,7 +119,7 @@ fn an_object_that_shrinks_or_a_long_url_is_charged_as_it_is() {
     let long = ObjectIdentity { url: format!("https://host/{}", "k".repeat(20_000)), ..identity(1) };
     let writer = cache.create(long.clone(), cache.reserve(8192).unwrap()).unwrap();
     wait(writer.write_block(0, AlignedBuf::new(4096), 0, 4096)).0.unwrap();
-    let shard = wait(writer.commit(4000, 65536, vec![meta::crc32c(&[0; 4000])])).unwrap();
+    let shard = wait(writer.commit(4000, 65536, vec![crate::record::crc32c(&[0; 4000])])).unwrap();
     let meta_len = shard.meta().to_bytes().unwrap().len() as u64;
     assert_eq!(shard.disk_bytes(), charge_of(4000, meta_len));
     assert_eq!((cache.usage().used, cache.usage().reserved), (shard.disk_bytes(), 0));

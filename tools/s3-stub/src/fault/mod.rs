@@ -1,6 +1,6 @@
 //! Faults: what to do to which requests.
 //!
-//! A [`FaultPlan`] is a list of [`Rule`]s, written as JSON, in the one-line shorthand (see [`Rule::from_str`]) or
+//! A [`FaultPlan`] is a list of [`Rule`]s, written as JSON, in the one-line shorthand (see [`shorthand`]) or
 //! built in code. Each rule selects requests and names an [`Action`]. All rules that apply to a request work
 //! together (a slow reply may also be cut); of actions that replace the reply the first rule's wins.
 //!
