@@ -18,7 +18,7 @@ pub enum LoadError {
         /// The object.
         url: String,
         /// What its first bytes say.
-        looks_like: &'static str,
+        looks_like: String,
     },
     /// The compressed stream is damaged.
     #[error("{url} cannot be decompressed; it was fetched twice with the same result")]

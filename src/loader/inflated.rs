@@ -4,20 +4,20 @@
 //! nothing while it waits for the trainer, so passes cannot block each other.
 //!
 //! Damage at the source cannot be told apart from damage in transfer, and shows in the compressed stream or, often earlier,
-//! in a record. No reader sees it before the whole shard has been fetched again: the same fault at the same place is the
-//! source's own.
+//! in a record. No reader sees it before the shard has been fetched again: the same fault at the same place is the source's
+//! own. A pass that comes upon a fault reads on for the others, unseen, so that the next one knows them all.
 
 use super::block::Loader;
 use super::error::LoadError;
 use super::landing::Landing;
-use super::pass::Outcome;
+use super::pass::{Outcome, SNIFFED_BYTES};
 use super::scan::Scan;
 use super::shard::Shard;
 use super::transfer::Transfer;
 use crate::budget::{Lane, Permit};
 use crate::fetch;
 use crate::pool::SlotMut;
-use crate::record::{Format, InflateError, Inflater};
+use crate::record::{Format, InflateError, Inflater, sniff};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,8 +33,12 @@ struct Inflated<'a> {
     output: Option<SlotMut>,
     filled: usize,
     blocks: u64,
-    /// What was wrong the last time, until it is known whether it was the transfer's fault.
-    before: Option<Fault>,
+    /// What was wrong the last time.
+    before: Vec<Fault>,
+    /// What is wrong this time.
+    found: Vec<Fault>,
+    /// Only looks for faults; nothing is shown to readers.
+    unseen: bool,
     /// The last attempt: takes what comes.
     last: bool,
 }
@@ -59,8 +63,8 @@ enum Fault {
 enum Failure {
     Load(LoadError),
     Inflate(InflateError),
-    /// A corrupt record, which may be the transfer's fault.
-    Suspect(Fault),
+    /// Something may be the transfer's fault.
+    Suspect,
     Abandoned,
 }
 
@@ -82,7 +86,7 @@ pub(super) async fn run(
     format: Format,
     first: Vec<u8>,
 ) -> Result<Outcome, LoadError> {
-    let (mut first, mut before) = (Some(first), None);
+    let (mut first, mut before) = (Some(first), Vec::new());
     for attempt in 1..=ATTEMPTS {
         // Blocks of an earlier attempt count no more, though some may still be in the pool.
         shard.pass().done = 0;
@@ -95,29 +99,34 @@ pub(super) async fn run(
             output: None,
             filled: 0,
             blocks: 0,
-            before: before.take(),
+            before: std::mem::take(&mut before),
+            found: Vec::new(),
+            unseen: false,
             last: attempt == ATTEMPTS,
         };
-        let fault = match pass.run(format, first.take()).await {
+        let end = pass.run(format, first.take()).await;
+        if let Err(Failure::Inflate(error)) = &end {
+            pass.found.push(Fault::Stream(error.clone()));
+        }
+        if !matches!(end, Err(Failure::Abandoned))
+            && pass.before.iter().any(|fault| !pass.found.contains(fault))
+        {
+            loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
+        }
+        match end {
             Ok(()) => return Ok(Outcome::Done),
             Err(Failure::Abandoned) => return Ok(Outcome::Abandoned),
             Err(Failure::Load(error)) => return Err(error),
-            Err(Failure::Suspect(fault)) => {
-                pass.transfer_was_at_fault();
-                fault
+            Err(Failure::Inflate(error)) if pass.last || pass.is_known(&Fault::Stream(error.clone())) => {
+                let url = shard.object().url.clone();
+                return Err(LoadError::Inflate { url, cause: Arc::new(error) });
             }
-            Err(Failure::Inflate(error)) => {
-                let fault = Fault::Stream(error.clone());
-                if pass.last || pass.before.as_ref() == Some(&fault) {
-                    let url = shard.object().url.clone();
-                    return Err(LoadError::Inflate { url, cause: Arc::new(error) });
-                }
-                pass.transfer_was_at_fault();
-                fault
-            }
-        };
-        tracing::warn!(url = shard.object().url, error = %fault, "compressed shard is fetched again");
-        before = Some(fault);
+            Err(Failure::Inflate(_) | Failure::Suspect) => {}
+        }
+        let faults = pass.found.len();
+        let first = pass.found.first().map(ToString::to_string);
+        tracing::warn!(url = shard.object().url, faults, first, "compressed shard is fetched again");
+        before = std::mem::take(&mut pass.found);
     }
     unreachable!("the last attempt ends in a result")
 }
@@ -168,7 +177,9 @@ impl Inflated<'_> {
         if let Some(slot) = self.output.take() {
             self.block_full(slot).await?;
         }
-        self.transfer_was_at_fault();
+        if self.unseen {
+            return Err(Failure::Suspect);
+        }
         self.shard.pass().finishing = true;
         let scan = std::mem::replace(&mut self.scan, Scan::new(self.loader.parts().pool.block_bytes()));
         let index = scan.finish(self.shard);
@@ -178,29 +189,26 @@ impl Inflated<'_> {
         Ok(())
     }
 
-    /// The place where something was wrong the last time has been passed, or something else is wrong now.
-    fn transfer_was_at_fault(&mut self) {
-        if self.before.take().is_some() {
-            self.loader.stats().corrupt_transfers.fetch_add(1, Relaxed);
-        }
+    /// Whether the fault was there the last time; a pass that has met new ones gives no verdict.
+    fn is_known(&self, fault: &Fault) -> bool {
+        !self.unseen && self.before.contains(fault)
     }
 
-    /// Whether a corrupt record in the block just scanned is the source's own; if not, there is no fault any more.
-    fn judge(&mut self, block: u64) -> Result<(), Failure> {
+    /// Looks at a corrupt record in the block just scanned: one that is new is not believed yet.
+    fn judge(&mut self, block: u64) {
+        if !self.scan.is_suspect() {
+            return;
+        }
         let crcs = (self.scan.suspect_from()..=block).filter_map(|block| self.scan.crc(block)).collect();
         let fault = Fault::Record { block, crcs };
-        let again = self.scan.is_suspect() && self.before.as_ref() == Some(&fault);
-        if again {
-            self.before = None;
-        } else if matches!(self.before, Some(Fault::Record { block: suspect, .. }) if suspect <= block) {
-            self.transfer_was_at_fault();
+        if !self.is_known(&fault) {
+            if self.last {
+                self.landing.distrust();
+            } else {
+                self.unseen = true;
+            }
         }
-        match self.scan.is_suspect() && !again {
-            true if self.last => self.landing.distrust(),
-            true => return Err(Failure::Suspect(fault)),
-            false => {}
-        }
-        Ok(())
+        self.found.push(fault);
     }
 
     async fn resume(&mut self) -> Result<(), LoadError> {
@@ -250,17 +258,36 @@ impl Inflated<'_> {
             return Ok(());
         }
         self.scan.feed(block, slot.bytes(length));
-        self.judge(block)?;
+        if block == 0 {
+            self.check_format(slot.bytes(length))?;
+        }
+        self.judge(block);
         self.loader.stats().scanned_bytes.fetch_add(length as u64, Relaxed);
+        self.blocks += 1;
+        if self.unseen {
+            self.scan.accept_unseen();
+            self.output = Some(slot);
+            return if self.shard.has_readers() { Ok(()) } else { Err(Failure::Abandoned) };
+        }
         self.landing.publish(block, slot, u32::try_from(length).expect("a block fits 32 bits"), None);
         // The share covers two blocks of output: this one on its way to disk, and the next.
         self.landing.flush(1).await;
         let faults = self.scan.accept(self.shard);
         self.loader.stats().corrupt_records.fetch_add(faults as u64, Relaxed);
-        self.blocks += 1;
         self.shard.pass().done = self.blocks;
         self.shard.touch();
         Ok(())
+    }
+
+    /// What is no TFRecord file before compression is none after it.
+    fn check_format(&self, first_block: &[u8]) -> Result<(), LoadError> {
+        let start = &first_block[..first_block.len().min(SNIFFED_BYTES)];
+        let looks_like = match sniff(start, start.len() == first_block.len()) {
+            Format::Foreign(name) => format!("{name} within a compressed stream"),
+            Format::Gzip | Format::Zlib => "data that was compressed twice".to_owned(),
+            Format::TfRecord | Format::Empty | Format::Corrupt => return Ok(()),
+        };
+        Err(LoadError::Format { url: self.shard.object().url.clone(), looks_like })
     }
 
     /// Before a new block is begun: waits until somebody looks that far ahead, holding no memory of the budget.

@@ -22,7 +22,7 @@ pub(super) enum Outcome {
 }
 
 /// As much of a shard's start as is looked at to tell its format.
-const SNIFFED_BYTES: usize = 4096;
+pub(super) const SNIFFED_BYTES: usize = 4096;
 
 /// Starts a pass over the shard unless one runs.
 pub(super) fn start(loader: &Loader, shard: &Arc<Shard>) {
@@ -85,7 +85,9 @@ async fn run(loader: &Loader, shard: &Arc<Shard>) -> Result<Outcome, LoadError> 
             drop(first);
             inflated::run(loader, shard, format, raw).await
         }
-        Format::Foreign(looks_like) => Err(LoadError::Format { url: shard.object().url.clone(), looks_like }),
+        Format::Foreign(name) => {
+            Err(LoadError::Format { url: shard.object().url.clone(), looks_like: name.to_owned() })
+        }
         // What looks like nothing known is scanned, and the scan says which record is wrong.
         Format::TfRecord | Format::Empty | Format::Corrupt => {
             plain::run(loader, shard, Origin::Store, Some(first)).await

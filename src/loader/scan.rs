@@ -82,6 +82,11 @@ impl Scan {
         new
     }
 
+    /// Takes note of what has been found without showing it to anybody.
+    pub(super) fn accept_unseen(&mut self) {
+        self.accepted_faults = self.faults();
+    }
+
     /// After transfers were corrected: the readers' copy is replaced, since earlier checksums have changed. One that is
     /// ahead of this scan stays: it comes from an earlier pass, and readers count on its records.
     pub(super) fn replace(&self, shard: &Shard) {
