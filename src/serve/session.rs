@@ -12,14 +12,18 @@ use crate::order::{Deal, Remainder, Shuffle};
 use crate::pool::Leases;
 use crate::record::CorruptPolicy;
 use crate::ring::Ring;
+use feedline_proto::PROTOCOL_VERSION;
+use feedline_proto::frame::{self, FrameError};
 use feedline_proto::socket::send_with_descriptors;
 use feedline_proto::v1::{self, Hello, HelloReply, OpenStream, Reply, Request, reply, request};
-use feedline_proto::{PROTOCOL_VERSION, frame};
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 /// What all sessions share.
 #[derive(Debug)]
@@ -60,9 +64,18 @@ impl Session {
         Self { socket, shared, buffer: Vec::new(), pid: pid.unwrap_or(0), uid }
     }
 
-    /// Serves the client until it hangs up.
+    /// Serves the client until it hangs up or says what cannot be understood.
     pub(super) async fn run(mut self) -> io::Result<()> {
-        let Some(hello) = self.receive::<Hello>().await? else { return Ok(()) };
+        match timeout(HELLO_WITHIN, self.receive::<Hello>()).await {
+            Ok(Ok(Heard::Message(hello))) => self.greeted(&hello).await,
+            Ok(Ok(Heard::Nonsense(error))) => self.refuse(&error).await,
+            Ok(Ok(Heard::End)) => Ok(()),
+            Ok(Err(error)) => Err(error),
+            Err(_) => self.refuse(&format!("no hello within {HELLO_WITHIN:?}")).await,
+        }
+    }
+
+    async fn greeted(mut self, hello: &Hello) -> io::Result<()> {
         if hello.protocol != PROTOCOL_VERSION {
             let failure = StreamFailure::Invalid {
                 message: format!(
@@ -83,7 +96,12 @@ impl Session {
             pid: std::process::id(),
         };
         self.reply(reply::Body::Hello(hello)).await?;
-        while let Some(request) = self.receive::<Request>().await? {
+        loop {
+            let request = match self.receive::<Request>().await? {
+                Heard::Message(request) => request,
+                Heard::Nonsense(error) => return self.refuse(&error).await,
+                Heard::End => return Ok(()),
+            };
             match request.body {
                 Some(request::Body::Status(_)) => {
                     let status = self.shared.reporter.status(&self.shared);
@@ -114,7 +132,15 @@ impl Session {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Says why the connection is closed; what else the client sends is not looked at.
+    async fn refuse(&self, error: &(dyn fmt::Display + Sync)) -> io::Result<()> {
+        tracing::info!(pid = self.pid, uid = self.uid, %error, "connection closed");
+        let mut wire = v1::Error { message: error.to_string(), ..v1::Error::default() };
+        wire.set_code(v1::ErrorCode::Protocol);
+        wire.hint = "connect with a Feedline client; the status page is at telemetry.listen".to_owned();
+        self.reply(reply::Body::Error(wire)).await
     }
 
     /// Hands the stream over and runs it until the client hangs up.
@@ -168,24 +194,37 @@ impl Session {
         Ok(())
     }
 
-    /// The next message, or `None` when the client has hung up between two.
-    async fn receive<M: prost::Message + Default>(&mut self) -> io::Result<Option<M>> {
+    /// The next message.
+    async fn receive<M: prost::Message + Default>(&mut self) -> io::Result<Heard<M>> {
         loop {
-            let invalid =
-                |error: frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
-            if let Some((message, used)) = frame::split(&self.buffer).map_err(invalid)? {
-                let decoded = frame::decode(&self.buffer[message]).map_err(invalid)?;
-                self.buffer.drain(..used);
-                return Ok(Some(decoded));
+            match frame::split(&self.buffer) {
+                Err(error) => return Ok(Heard::Nonsense(error)),
+                Ok(Some((message, used))) => {
+                    let decoded = frame::decode(&self.buffer[message]);
+                    self.buffer.drain(..used);
+                    return Ok(decoded.map_or_else(Heard::Nonsense, Heard::Message));
+                }
+                Ok(None) => {}
             }
             if self.socket.read_buf(&mut self.buffer).await? == 0 {
                 return match self.buffer.is_empty() {
-                    true => Ok(None),
+                    true => Ok(Heard::End),
                     false => Err(io::ErrorKind::UnexpectedEof.into()),
                 };
             }
         }
     }
+}
+
+/// How long a new connection may say nothing.
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+
+/// What came from the client.
+enum Heard<M> {
+    Message(M),
+    Nonsense(FrameError),
+    /// It has hung up between two messages.
+    End,
 }
 
 /// Returns when the client has closed the connection, or sent something although it has nothing to say.
