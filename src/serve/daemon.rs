@@ -30,6 +30,9 @@ const PREFETCH_PER_SCANNER: usize = 4;
 /// Threads that scan, at most.
 const MOST_SCANNERS: usize = 8;
 
+/// The condition of readiness that `/readyz` names.
+const SERVING: &str = "serving";
+
 /// How long tasks may take to end after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -235,7 +238,8 @@ async fn serve(
         window: (config.prefetch.window_bytes / block_bytes).max(2),
     });
     let (http_stop, stopped) = tokio::sync::watch::channel(());
-    let http = http_port(config, &shared, stopped).await?;
+    let health = Health::new(&[SERVING]);
+    let http = http_port(config, &shared, health.clone(), stopped).await?;
     let usage = engine.loader.parts().cache.usage();
     let started = Started {
         socket: socket.clone(),
@@ -245,6 +249,7 @@ async fn serve(
         cached_bytes: usage.used,
     };
     ready(&started);
+    health.met(SERVING);
     systemd::ready(&format!("serving on {}", socket.display()));
     let watchdog = systemd::feed_watchdog(|| true);
     tokio::select! {
@@ -253,6 +258,7 @@ async fn serve(
         () = async { watchdog.await; std::future::pending().await } => {}
     }
     systemd::stopping();
+    health.missing(SERVING, "the daemon is stopping");
     drop(http_stop);
     if let Some((_, server)) = http {
         // An open scrape may hold on; it is not waited for longer than a moment.
@@ -267,6 +273,7 @@ type HttpServer = tokio::task::JoinHandle<io::Result<()>>;
 async fn http_port(
     config: &Config,
     shared: &Arc<Shared>,
+    health: Health,
     mut stopped: tokio::sync::watch::Receiver<()>,
 ) -> Result<Option<(std::net::SocketAddr, HttpServer)>, DaemonError> {
     let Some(address) = config.telemetry.listen else { return Ok(None) };
@@ -274,7 +281,6 @@ async fn http_port(
     let listener = TcpListener::bind(address).await.map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     let exporter = Exporter::install()?;
-    let health = Health::new(&[]);
     let refresh = metrics::refresh(Arc::clone(shared));
     let stop = async move {
         // Ends with an error when the sender is dropped, which is the sign.
