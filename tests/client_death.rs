@@ -16,7 +16,8 @@ fn payload(shard: u64, record: u64) -> Vec<u8> {
 }
 
 fn options(daemon: &Daemon) -> StreamOptions {
-    StreamOptions::new(pattern(&daemon.dir().join("data"))).batch_size(16).epochs(Epochs::Forever)
+    let options = StreamOptions::new(pattern(&daemon.dir().join("data"))).batch_size(16);
+    options.epochs(Epochs::Forever).reconnect(Duration::ZERO)
 }
 
 fn daemon() -> Daemon {

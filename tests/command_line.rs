@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn feedline(args: &[&str], cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedline"));
@@ -160,8 +160,8 @@ fn a_signal_ends_it_soon_and_cleanly_with_clients_in_the_middle() {
         let mut daemon = Daemon::start(Setup::default());
         let data = daemon.dir().join("data");
         write_shards(&data, &[300; 4], |shard, record| tagged(shard, record, 3_000));
-        let mut stream =
-            daemon.open(&StreamOptions::new(pattern(&data)).batch_size(16).epochs(Epochs::Forever));
+        let options = StreamOptions::new(pattern(&data)).batch_size(16).epochs(Epochs::Forever);
+        let mut stream = daemon.open(&options.reconnect(Duration::ZERO));
         let held = stream.next_batch_within(LIMIT).expect("a batch");
         let start = Instant::now();
         daemon.signal(signal);

@@ -1,8 +1,9 @@
 //! The control connection: hello, requests, and the descriptors that come with a stream.
 
+use crate::link::Link;
 use crate::{DaemonError, Error, Status, Stream, StreamOptions};
 use feedline_proto::socket::receive_with_descriptors;
-use feedline_proto::v1::{self, Hello, Reply, Request, reply, request};
+use feedline_proto::v1::{self, Hello, OpenStream, Reply, Request, StreamOpened, reply, request};
 use feedline_proto::{PROTOCOL_VERSION, frame};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -75,11 +76,17 @@ impl Client {
     /// # Errors
     /// [`Error::Option`] for options that make no sense, [`Error::Daemon`] if the daemon refuses: no such dataset, no
     /// access, no room.
-    pub fn open(mut self, options: &StreamOptions) -> Result<Stream, Error> {
-        self.request(request::Body::Open(options.request()?))?;
+    pub fn open(self, options: &StreamOptions) -> Result<Stream, Error> {
+        let (path, request) = (self.path.clone(), options.request()?);
+        Stream::new(Link::open(self, request.clone())?, path, request, options.reconnect_limit())
+    }
+
+    /// Asks for a stream; the socket, the reply, and the descriptors that came with it.
+    pub(crate) fn ask(mut self, open: OpenStream) -> Result<(UnixStream, StreamOpened, Vec<OwnedFd>), Error> {
+        self.request(request::Body::Open(open))?;
         let mut descriptors = Vec::new();
         match self.receive(&mut descriptors)? {
-            reply::Body::Opened(opened) => Stream::new(self.socket, opened, descriptors),
+            reply::Body::Opened(opened) => Ok((self.socket, opened, descriptors)),
             other => Err(unexpected(&other)),
         }
     }

@@ -18,7 +18,8 @@
 //! ```
 //!
 //! A [`Stream`] is one rank's view of a job. It blocks in [`Stream::next_batch`] until a batch is ready, using no CPU
-//! meanwhile, and fails at once when the daemon dies. A [`Batch`] may be kept, sent to another thread and dropped in
+//! meanwhile. When the daemon goes away it connects again by itself and goes on with the next record, for a time that can be
+//! set ([`StreamOptions::reconnect`]). [`Stream::token`] says where it is. A [`Batch`] may be kept, sent to another thread and dropped in
 //! any order; what it holds counts against the stream's share of the daemon's memory, so a trainer that keeps
 //! too many stalls itself, and nobody else.
 //!
@@ -28,8 +29,10 @@
 mod batch;
 mod connection;
 mod error;
+mod link;
 mod options;
 mod stream;
+mod token;
 
 pub use batch::Batch;
 pub use connection::Client;
@@ -37,3 +40,4 @@ pub use error::{DaemonError, Error};
 pub use feedline_proto::v1::Status;
 pub use options::{Epochs, Remainder, Shuffle, StreamOptions};
 pub use stream::{Stream, Waits};
+pub use token::Token;

@@ -1,7 +1,8 @@
 //! What a trainer asks of a stream.
 
-use crate::Error;
+use crate::{Error, Token};
 use feedline_proto::v1::{self, OpenStream};
+use std::time::Duration;
 
 /// Order of the records of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,6 +13,10 @@ pub enum Shuffle {
     Sequential,
     /// Shards in a new order each epoch, made from the seed; records of a shard in file order.
     Shards,
+    /// Shards in a new order, and records mixed within groups of shards: see [`StreamOptions::mixing`].
+    Blocks,
+    /// All records in one new order each epoch. Needs the record counts of all shards, and a cache that holds the dataset.
+    Full,
 }
 
 /// What becomes of the records at an epoch's end that do not fill a batch on every rank.
@@ -56,6 +61,10 @@ pub struct StreamOptions {
     remainder: Remainder,
     skip_corrupt: Option<u64>,
     ready: u32,
+    mixing: Option<v1::Mixing>,
+    resume: Option<Token>,
+    resume_job: bool,
+    reconnect: Duration,
 }
 
 impl StreamOptions {
@@ -73,6 +82,10 @@ impl StreamOptions {
             remainder: Remainder::Drop,
             skip_corrupt: None,
             ready: 0,
+            mixing: None,
+            resume: None,
+            resume_job: false,
+            reconnect: Duration::from_secs(60),
         }
     }
 
@@ -147,6 +160,43 @@ impl StreamOptions {
         self
     }
 
+    /// How far [`Shuffle::Blocks`] mixes: groups of `shards` shards are cut into runs of `run` records, the runs are
+    /// permuted, and the records of each `window` that follow each other are permuted. 0 leaves a number at its default: 16,
+    /// 32 and 4,096. The numbers are part of the order: a job goes on only with those that it began with.
+    #[must_use]
+    pub fn mixing(mut self, shards: u64, run: u64, window: u64) -> Self {
+        self.mixing = Some(v1::Mixing { shards, run, window });
+        self
+    }
+
+    /// Goes on where the token was taken. The stream must be the same in content, order and seed; ranks and batch size may
+    /// differ, and then the rest of the epoch is dealt out anew, each record once.
+    #[must_use]
+    pub fn resume(mut self, token: Token) -> Self {
+        self.resume = Some(token);
+        self
+    }
+
+    /// Goes on where the job of this name and dataset was when it was last seen by this daemon, or starts if there was
+    /// none. Without a token of the trainer's own: see `docs/order.md` for what the daemon can know.
+    #[must_use]
+    pub fn resume_job(mut self) -> Self {
+        self.resume_job = true;
+        self
+    }
+
+    /// How long the stream looks for a daemon that has gone away before it gives up; 60 s if not set. With
+    /// [`Duration::ZERO`] it fails at once.
+    #[must_use]
+    pub fn reconnect(mut self, limit: Duration) -> Self {
+        self.reconnect = limit;
+        self
+    }
+
+    pub(crate) fn reconnect_limit(&self) -> Duration {
+        self.reconnect
+    }
+
     pub(crate) fn request(&self) -> Result<OpenStream, Error> {
         let refuse = |option, problem: String| Err(Error::Option { option, problem });
         if self.batch_size == 0 {
@@ -166,6 +216,8 @@ impl StreamOptions {
         let shuffle = match self.shuffle {
             Shuffle::Sequential => v1::Shuffle::Sequential,
             Shuffle::Shards => v1::Shuffle::Shards,
+            Shuffle::Blocks => v1::Shuffle::Blocks,
+            Shuffle::Full => v1::Shuffle::Full,
         };
         let remainder = match self.remainder {
             Remainder::Drop => v1::Remainder::Drop,
@@ -184,6 +236,9 @@ impl StreamOptions {
             remainder: remainder.into(),
             corrupt: self.skip_corrupt.map(|skip| v1::CorruptPolicy { skip }),
             ready: self.ready,
+            mixing: self.mixing,
+            resume: self.resume.as_ref().map(|token| token.0.clone()),
+            resume_job: self.resume_job,
         })
     }
 }

@@ -1,14 +1,15 @@
 //! One rank's stream of batches.
 
-use crate::{Batch, DaemonError, Error};
+use crate::link::Link;
+use crate::{Batch, Client, DaemonError, Error, Token};
 use feedline_proto::frame;
-use feedline_proto::shm::{Consumer, Entry, PoolView};
-use feedline_proto::v1::{self, StreamOpened};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use feedline_proto::shm::Entry;
+use feedline_proto::v1::{self, ErrorCode, OpenStream, ResumeToken, StreamOpened};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// First and longest pause between two attempts to reach a daemon that has gone away.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// How the trainer's waiting adds up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,35 +25,45 @@ pub struct Waits {
 /// Batches of one rank, in order. An iterator that ends after the last epoch; dropping it closes the stream.
 #[derive(Debug)]
 pub struct Stream {
-    consumer: Consumer,
-    event: OwnedFd,
-    socket: UnixStream,
+    state: State,
+    /// What was asked for, to ask again.
+    request: OpenStream,
+    path: PathBuf,
+    reconnect: Duration,
     opened: StreamOpened,
+    /// Where the trainer is.
+    token: ResumeToken,
     waits: Waits,
-    finished: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Box<Link>),
+    /// The daemon has gone, at this time.
+    Gone(Instant),
+    Finished,
 }
 
 impl Stream {
     pub(crate) fn new(
-        socket: UnixStream,
-        opened: StreamOpened,
-        descriptors: Vec<OwnedFd>,
+        link: Link,
+        path: PathBuf,
+        request: OpenStream,
+        reconnect: Duration,
     ) -> Result<Self, Error> {
-        let mut descriptors = descriptors.into_iter();
-        let mut next = || {
-            descriptors
-                .next()
-                .ok_or_else(|| Error::Protocol("the daemon passed too few descriptors".to_owned()))
-        };
-        let (ring, returns, event, wake_daemon) = (next()?, next()?, next()?, next()?);
-        let segments = opened.segments.iter().map(|segment| Ok((next()?, segment.bytes, segment.slot_bytes)));
-        let segments = segments.collect::<Result<Vec<_>, Error>>()?;
-        let map = |cause| Error::System { what: "cannot map the daemon's shared memory", cause };
-        let pool = Arc::new(PoolView::map(segments).map_err(map)?);
-        let consumer =
-            Consumer::new(ring, opened.ring_bytes, returns, opened.return_entries, wake_daemon, pool);
-        let consumer = consumer.map_err(map)?;
-        Ok(Self { consumer, event, socket, opened, waits: Waits::default(), finished: false })
+        let opened = link.opened.clone();
+        let token = opened.start.clone();
+        let token = token
+            .ok_or_else(|| Error::Protocol("the daemon does not say where the stream starts".to_owned()))?;
+        Ok(Self {
+            state: State::Open(Box::new(link)),
+            request,
+            path,
+            reconnect,
+            opened,
+            token,
+            waits: Waits::default(),
+        })
     }
 
     /// Number of shards in the dataset.
@@ -65,7 +76,7 @@ impl Stream {
         self.opened.records
     }
 
-    /// Batches of an epoch on each rank, if known when the stream was opened.
+    /// Batches of a whole epoch on each rank, if known when the stream was opened.
     pub fn batches(&self) -> Option<u64> {
         self.opened.batches
     }
@@ -80,11 +91,17 @@ impl Stream {
         self.waits
     }
 
+    /// Where the trainer is: behind the batches that it took. Kept with a checkpoint, it lets a later stream go on with the
+    /// next record: see [`StreamOptions::resume`](crate::StreamOptions::resume).
+    pub fn token(&self) -> Token {
+        Token(self.token.clone())
+    }
+
     /// The next batch; waits for it. `None` after the last epoch.
     ///
     /// # Errors
-    /// [`Error::DaemonGone`] at once when the daemon dies; [`Error::Daemon`] when the stream fails, for example at a
-    /// corrupt record, after all batches before it. An error ends the stream.
+    /// [`Error::DaemonGone`] when the daemon has gone away and none came back in time; [`Error::Daemon`] when the stream
+    /// fails, for example at a corrupt record, after all batches before it. An error ends the stream.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         self.next_before(None)
     }
@@ -98,94 +115,100 @@ impl Stream {
     }
 
     fn next_before(&mut self, limit: Option<Duration>) -> Result<Option<Batch>, Error> {
-        if self.finished {
-            return Ok(None);
-        }
-        if let Some(entry) = self.consumer.take()? {
-            self.waits.ready += 1;
-            return self.deliver(entry);
-        }
         let start = Instant::now();
-        let outcome = self.wait(start, limit);
-        let waited = start.elapsed();
-        self.waits.time += waited;
-        self.consumer.add_waited(waited);
+        let outcome = loop {
+            match &mut self.state {
+                State::Finished => return Ok(None),
+                State::Gone(since) => {
+                    let since = *since;
+                    if let Err(error) = self.come_back(since, start, limit) {
+                        break Err(error);
+                    }
+                }
+                State::Open(link) => {
+                    let ready = match link.consumer.take() {
+                        Ok(Some(entry)) => Some(entry),
+                        Ok(None) => None,
+                        Err(error) => break Err(error.into()),
+                    };
+                    if let Some(entry) = ready {
+                        self.waits.ready += 1;
+                        break Ok(entry);
+                    }
+                    let before = Instant::now();
+                    let outcome = link.wait(start, limit);
+                    let waited = before.elapsed();
+                    self.waits.time += waited;
+                    link.consumer.add_waited(waited);
+                    match outcome {
+                        Err(Error::DaemonGone) if !self.reconnect.is_zero() => {
+                            self.state = State::Gone(Instant::now());
+                        }
+                        Ok(entry) => {
+                            self.waits.waited += 1;
+                            break Ok(entry);
+                        }
+                        Err(error) => break Err(error),
+                    }
+                }
+            }
+        };
         match outcome {
-            Ok(entry) => {
-                self.waits.waited += 1;
-                self.deliver(entry)
+            Ok(Entry::Batch(records)) => {
+                self.token = Token::at(&self.token, &records.header().next).0;
+                Ok(Some(Batch::new(records)))
+            }
+            Ok(Entry::End) => {
+                self.state = State::Finished;
+                Ok(None)
+            }
+            Ok(Entry::Error(bytes)) => {
+                let error: DaemonError = frame::decode::<v1::Error>(&bytes)?.into();
+                // A daemon that stops may say so; the next one goes on.
+                if error.code == ErrorCode::ShuttingDown && !self.reconnect.is_zero() {
+                    self.state = State::Gone(Instant::now());
+                    return self.next_before(limit.map(|limit| limit.saturating_sub(start.elapsed())));
+                }
+                self.state = State::Finished;
+                Err(error.into())
             }
             Err(error) => {
-                self.finished = !matches!(error, Error::TimedOut(_));
+                if !matches!(error, Error::TimedOut(_)) {
+                    self.state = State::Finished;
+                }
                 Err(error)
             }
         }
     }
 
-    fn deliver(&mut self, entry: Entry) -> Result<Option<Batch>, Error> {
-        match entry {
-            Entry::Batch(records) => Ok(Some(Batch::new(records))),
-            Entry::End => {
-                self.finished = true;
-                Ok(None)
-            }
-            Entry::Error(bytes) => {
-                self.finished = true;
-                let error: v1::Error = frame::decode(&bytes)?;
-                Err(DaemonError::from(error).into())
-            }
-        }
-    }
-
-    /// Sleeps until an entry is there, the daemon is gone, or the time is over.
-    fn wait(&mut self, start: Instant, limit: Option<Duration>) -> Result<Entry, Error> {
+    /// Looks for a daemon until one goes on with the stream, `limit` is over or too much time has passed `since` the last one
+    /// went away.
+    fn come_back(&mut self, since: Instant, start: Instant, limit: Option<Duration>) -> Result<(), Error> {
+        let request =
+            OpenStream { resume: Some(self.token.clone()), resume_job: false, ..self.request.clone() };
+        let mut pause = PAUSES.0;
         loop {
-            if self.consumer.prepare_to_wait() {
-                let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
-                let gone = self.sleep(left);
-                self.consumer.stop_waiting();
-                let gone = gone?;
-                // What the daemon wrote before it died is still good.
-                match self.consumer.take()? {
-                    Some(entry) => return Ok(entry),
-                    None if gone => return Err(Error::DaemonGone),
-                    None if left.is_some_and(|left| left.is_zero()) => {
-                        return Err(Error::TimedOut(limit.unwrap_or_default()));
-                    }
-                    None => {}
+            match Client::connect(&self.path).and_then(|client| Link::open(client, request.clone())) {
+                Ok(link) => {
+                    self.waits.time += since.elapsed();
+                    self.state = State::Open(Box::new(link));
+                    return Ok(());
                 }
-            } else if let Some(entry) = self.consumer.take()? {
-                return Ok(entry);
+                Err(Error::NoDaemon { .. } | Error::DaemonGone) => {}
+                Err(Error::Daemon(error)) if error.code == ErrorCode::ShuttingDown => {}
+                Err(error) => return Err(error),
             }
-        }
-    }
-
-    /// One `poll` on the event and the socket; whether the daemon has hung up.
-    fn sleep(&self, left: Option<Duration>) -> Result<bool, Error> {
-        let system =
-            |cause: rustix::io::Errno| Error::System { what: "cannot wait for a batch", cause: cause.into() };
-        let timeout = left.map(|left| Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        // The daemon sends nothing on this socket once the stream runs: readable means that it has hung up.
-        let mut fds = [
-            PollFd::new(&self.event, PollFlags::IN),
-            PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP),
-        ];
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(system(errno)),
-        }
-        let (event, hung_up) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-        if event {
-            match rustix::io::read(&self.event, &mut [0_u8; 8]) {
-                Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(system(errno)),
+            let left = self.reconnect.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Err(Error::DaemonGone);
             }
+            let left_here = limit.map_or(left, |limit| limit.saturating_sub(start.elapsed()));
+            if left_here.is_zero() {
+                return Err(Error::TimedOut(limit.unwrap_or_default()));
+            }
+            std::thread::sleep(pause.min(left).min(left_here));
+            pause = PAUSES.1.min(pause * 2);
         }
-        Ok(hung_up)
     }
 }
 

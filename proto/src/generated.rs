@@ -75,6 +75,51 @@ pub struct Error {
     #[prost(uint64, optional, tag = "6")]
     pub offset: ::core::option::Option<u64>,
 }
+/// How far SHUFFLE_BLOCKS mixes. 0 stands for the default.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Mixing {
+    /// Shards of a group.
+    #[prost(uint64, tag = "1")]
+    pub shards: u64,
+    /// Records that stay together when a group is shuffled.
+    #[prost(uint64, tag = "2")]
+    pub run: u64,
+    /// Records of neighbouring runs that are shuffled singly.
+    #[prost(uint64, tag = "3")]
+    pub window: u64,
+}
+/// Where a job is, and what it reads: enough to go on with the next record, on any number of ranks.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeToken {
+    /// First bytes of SHA-256 over URL, size and version of every shard, in order.
+    #[prost(bytes = "vec", tag = "1")]
+    pub content: ::prost::alloc::vec::Vec<u8>,
+    /// The same content in words, for messages.
+    #[prost(uint64, tag = "2")]
+    pub shards: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    #[prost(enumeration = "Shuffle", tag = "4")]
+    pub shuffle: i32,
+    /// With SHUFFLE_BLOCKS, all three numbers.
+    #[prost(message, optional, tag = "5")]
+    pub mixing: ::core::option::Option<Mixing>,
+    #[prost(uint64, tag = "6")]
+    pub seed: u64,
+    /// Epoch and position in it of the next record of all ranks together.
+    #[prost(uint64, tag = "7")]
+    pub epoch: u64,
+    #[prost(uint64, tag = "8")]
+    pub position: u64,
+    /// Global batches of that epoch that lie before the position.
+    #[prost(uint64, tag = "9")]
+    pub batch: u64,
+    /// A shard's place in the epoch and the position of its first record: counting begins here.
+    #[prost(uint64, tag = "10")]
+    pub slot: u64,
+    #[prost(uint64, tag = "11")]
+    pub slot_position: u64,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CorruptPolicy {
     /// How many bad records per stream and epoch are passed over before the stream fails; 0 fails at the first.
@@ -111,6 +156,14 @@ pub struct OpenStream {
     /// Batches kept ready ahead of the trainer; 0: the daemon's default.
     #[prost(uint32, tag = "11")]
     pub ready: u32,
+    #[prost(message, optional, tag = "12")]
+    pub mixing: ::core::option::Option<Mixing>,
+    /// Go on from here.
+    #[prost(message, optional, tag = "13")]
+    pub resume: ::core::option::Option<ResumeToken>,
+    /// Go on where the job of this name and dataset was, as far as the daemon knows; from the start if it knows nothing.
+    #[prost(bool, tag = "14")]
+    pub resume_job: bool,
 }
 /// Answer to OpenStream. Descriptors come with it, in this order: descriptor ring (read-only use), return ring,
 /// eventfd that wakes the client, socket that wakes the daemon, then one per pool segment.
@@ -134,6 +187,9 @@ pub struct StreamOpened {
     /// Batches of an epoch for each rank, if known already.
     #[prost(uint64, optional, tag = "7")]
     pub batches: ::core::option::Option<u64>,
+    /// Where the stream starts, with everything else that a token says.
+    #[prost(message, optional, tag = "8")]
+    pub start: ::core::option::Option<ResumeToken>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Segment {
@@ -375,6 +431,10 @@ pub enum Shuffle {
     Sequential = 1,
     /// Shards permuted per epoch, records of a shard in file order.
     Shards = 2,
+    /// Shards permuted, runs of records permuted within groups of shards, records permuted within windows: see Mixing.
+    Blocks = 3,
+    /// One permutation of all records.
+    Full = 4,
 }
 impl Shuffle {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -386,6 +446,8 @@ impl Shuffle {
             Self::Unspecified => "SHUFFLE_UNSPECIFIED",
             Self::Sequential => "SHUFFLE_SEQUENTIAL",
             Self::Shards => "SHUFFLE_SHARDS",
+            Self::Blocks => "SHUFFLE_BLOCKS",
+            Self::Full => "SHUFFLE_FULL",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -394,6 +456,8 @@ impl Shuffle {
             "SHUFFLE_UNSPECIFIED" => Some(Self::Unspecified),
             "SHUFFLE_SEQUENTIAL" => Some(Self::Sequential),
             "SHUFFLE_SHARDS" => Some(Self::Shards),
+            "SHUFFLE_BLOCKS" => Some(Self::Blocks),
+            "SHUFFLE_FULL" => Some(Self::Full),
             _ => None,
         }
     }

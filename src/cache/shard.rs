@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ring::{IoBuf, Ring, RingFile, view};
+use crate::ring::{AlignedBuf, IoBuf, Ring, RingFile, view};
 
 use super::error::CacheError;
 use super::ledger::{Charge, PAGE};
@@ -79,6 +79,31 @@ impl CachedShard {
         }
         add(&self.stats.read_bytes, len as u64);
         (Ok(len), buf)
+    }
+
+    /// Reads `len` bytes of content from `offset` on, unchecked: for pieces that carry a checksum of their own. The bytes
+    /// are those of the buffer from the second value on.
+    ///
+    /// # Errors
+    /// [`CacheError::Cut`] and [`CacheError::Io`], as [`Self::read_block`].
+    pub async fn read_span(&self, offset: u64, len: usize) -> Result<(AlignedBuf, usize), CacheError> {
+        let start = offset / PAGE * PAGE;
+        let skip = usize::try_from(offset - start).expect("less than a page");
+        let padded = (skip + len).next_multiple_of(usize::try_from(PAGE).expect("a page fits any usize"));
+        let (read, buf) = self.ring.read_at(&self.file, start, AlignedBuf::new(padded), 0, padded).await;
+        let found = read.map_err(|error| {
+            one(&self.stats.io_errors);
+            CacheError::io("read", &self.path, error)
+        })?;
+        if found < skip + len {
+            one(&self.stats.corrupt_blocks);
+            let block = offset / u64::from(self.meta.block_bytes);
+            let (expected, found) = ((skip + len) as u64, found as u64);
+            let url = self.meta.identity.url.clone();
+            return Err(CacheError::Cut { url, block, offset: start, expected, found });
+        }
+        add(&self.stats.read_bytes, padded as u64);
+        Ok((buf, skip))
     }
 }
 

@@ -27,10 +27,12 @@ mod inflated;
 mod landing;
 mod pass;
 mod plain;
+mod record;
 mod scan;
 mod shard;
 mod transfer;
 
 pub use block::{Loader, LoaderParts, LoaderStats};
 pub use error::LoadError;
+pub use record::Payload;
 pub use shard::{Handle, Shard};

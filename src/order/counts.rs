@@ -27,7 +27,9 @@ pub enum Located {
 #[derive(Debug, Clone)]
 pub struct Counts {
     slots: u64,
-    /// Records before each known slot, and behind the last.
+    /// Slot at which the counting began.
+    first: u64,
+    /// Records before each known slot from `first` on, and behind the last.
     before: Vec<u64>,
     at_least: u64,
 }
@@ -35,12 +37,18 @@ pub struct Counts {
 impl Counts {
     /// Nothing is known of `slots` slots.
     pub fn new(slots: u64) -> Self {
-        Self { slots, before: vec![0], at_least: 0 }
+        Self::from_slot(slots, 0, 0)
+    }
+
+    /// Nothing is known of `slots` slots but that those before slot `first` have `position` records together. Single
+    /// positions before that one cannot be found.
+    pub fn from_slot(slots: u64, first: u64, position: u64) -> Self {
+        Self { slots, first, before: vec![position], at_least: 0 }
     }
 
     /// The first slot whose count is not known exactly, if there is one.
     pub fn first_unknown(&self) -> Option<u64> {
-        let known = self.before.len() as u64 - 1;
+        let known = self.first + self.before.len() as u64 - 1;
         (known < self.slots).then_some(known)
     }
 
@@ -77,14 +85,22 @@ impl Counts {
 
     /// Position of the first record at `slot`, if it is known.
     pub fn start_of(&self, slot: u64) -> Option<u64> {
-        self.before.get(usize::try_from(slot).ok()?).copied()
+        self.before.get(usize::try_from(slot.checked_sub(self.first)?).ok()?).copied()
+    }
+
+    /// The last slot that is known to start at or before `position`, and its first position; the first slot counted if
+    /// all start behind.
+    pub fn anchor(&self, position: u64) -> (u64, u64) {
+        let at = self.before.partition_point(|&before| before <= position).max(1) - 1;
+        (self.first + at as u64, self.before[at])
     }
 
     /// Where `position` is.
     pub fn locate(&self, position: u64) -> Located {
         if position < self.known() {
-            let slot = self.before.partition_point(|&before| before <= position) - 1;
-            return Located::At { slot: slot as u64, record: position - self.before[slot] };
+            let slot = self.before.partition_point(|&before| before <= position);
+            let Some(slot) = slot.checked_sub(1) else { return Located::Unknown { slot: 0 } };
+            return Located::At { slot: self.first + slot as u64, record: position - self.before[slot] };
         }
         match self.first_unknown() {
             None => Located::PastEnd { total: self.known() },
@@ -113,6 +129,23 @@ mod tests {
         assert_eq!(counts.locate(2), Located::At { slot: 2, record: 0 });
         assert_eq!(counts.locate(3), Located::PastEnd { total: 3 });
         assert_eq!(Counts::new(0).locate(0), Located::PastEnd { total: 0 });
+    }
+
+    #[test]
+    fn counting_may_begin_in_the_middle() {
+        let mut counts = Counts::from_slot(5, 3, 100);
+        assert_eq!((counts.first_unknown(), counts.certain(), counts.total()), (Some(3), 100, None));
+        assert_eq!(counts.locate(99), Located::Unknown { slot: 0 });
+        assert_eq!(counts.locate(100), Located::Unknown { slot: 3 });
+        counts.learn(7);
+        counts.learn(2);
+        assert_eq!(counts.locate(107), Located::At { slot: 4, record: 0 });
+        assert_eq!(
+            (counts.start_of(2), counts.start_of(3), counts.start_of(5)),
+            (None, Some(100), Some(109))
+        );
+        assert_eq!(counts.total(), Some(109));
+        assert_eq!(Counts::from_slot(5, 5, 30).total(), Some(30));
     }
 
     #[test]

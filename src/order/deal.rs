@@ -58,13 +58,20 @@ impl Deal {
 
     /// This rank's part of global batch `batch` in an epoch of `total` records; `None` behind the last batch.
     pub fn share(&self, batch: u64, total: u64) -> Option<Share> {
-        if batch >= self.batches(total) {
+        self.share_from(0, batch, total)
+    }
+
+    /// As [`Self::share`], for an epoch that is gone on with at position `from`, where batch 0 begins. Pads still repeat the
+    /// records at the epoch's start.
+    pub fn share_from(&self, from: u64, batch: u64, total: u64) -> Option<Share> {
+        if batch >= self.batches(total.saturating_sub(from)) {
             return None;
         }
-        let start = batch * self.global_batch();
+        let start = from + batch * self.global_batch();
         let left = total - start;
         if left >= self.global_batch() {
-            return Some(Share { own: self.full(batch), pads: Vec::new() });
+            let own = self.full(batch);
+            return Some(Share { own: from + own.start..from + own.end, pads: Vec::new() });
         }
         let share = match self.remainder {
             Remainder::Drop => return None,
@@ -193,6 +200,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_job_that_stops_and_goes_on_with_other_ranks_sees_every_record_once(
+            (batch_size, world_size) in (1_u64..9, 1_u64..9), total in 0_u64..300, stop in 0_u64..40,
+            (new_batch, new_world) in (1_u64..9, 1_u64..9),
+        ) {
+            for remainder in [Remainder::Pad, Remainder::Partial] {
+                let before = deal(batch_size, world_size, 0, remainder);
+                let stop = stop.min(before.batches(total));
+                let from = (stop * before.global_batch()).min(total);
+                let mut seen: Vec<u64> = Vec::new();
+                for rank in 0..world_size {
+                    let deal = deal(batch_size, world_size, rank, remainder);
+                    seen.extend((0..stop).flat_map(|batch| deal.share(batch, total).unwrap().own));
+                }
+                for rank in 0..new_world {
+                    let deal = deal(new_batch, new_world, rank, remainder);
+                    let batches = deal.batches(total - from);
+                    seen.extend((0..batches).flat_map(|batch| deal.share_from(from, batch, total).unwrap().own));
+                    prop_assert!(deal.share_from(from, batches, total).is_none());
+                }
+                seen.sort_unstable();
+                prop_assert_eq!(seen, (0..total).collect::<Vec<_>>());
+            }
+        }
+
         #[test]
         fn every_record_goes_to_one_rank_and_all_ranks_are_equal(
             batch_size in 1_u64..9, world_size in 1_u64..9, total in 0_u64..300,

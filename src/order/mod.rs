@@ -30,4 +30,4 @@ mod sequence;
 pub use counts::{Counts, Located};
 pub use deal::{Deal, Remainder, Share};
 pub use permutation::{Permutation, epoch_key};
-pub use sequence::{EpochOrder, Shuffle};
+pub use sequence::{EpochOrder, Mixing, Shuffle};

@@ -36,6 +36,11 @@ fn mix(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+/// The `number`th key under `key`.
+pub(super) fn sub_key(key: u64, number: u64) -> u64 {
+    mix(key ^ mix(number.wrapping_add(0x9e37_79b9_7f4a_7c15)))
+}
+
 impl Permutation {
     /// The permutation of `0..n` that `key` chooses.
     pub fn new(n: u64, key: u64) -> Self {
@@ -107,7 +112,7 @@ mod tests {
 
     #[test]
     fn bijective_for_every_small_count() {
-        for n in 0..=2_000 {
+        for n in 0..=5_000 {
             assert_bijective(n, n * 31 + 7);
         }
     }
@@ -119,7 +124,17 @@ mod tests {
                 assert_bijective(n, 3);
             }
         }
-        // Larger ones by sample: the inverse of the image is the index, so no two indices share an image.
+        // Where a published implementation fails: all images, which are as many as there are indices.
+        for bits in 18..=24 {
+            let n = (1_u64 << bits) + 1;
+            let permutation = Permutation::new(n, 11);
+            let mut seen = vec![0_u64; usize::try_from(n.div_ceil(64)).unwrap()];
+            for index in 0..n {
+                let image = permutation.forward(index);
+                seen[usize::try_from(image / 64).unwrap()] |= 1 << (image % 64);
+            }
+            assert_eq!(seen.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), n);
+        }
         for bits in (18..=24).chain([32, 33, 48, 63]) {
             for n in [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1] {
                 let permutation = Permutation::new(n, 11);

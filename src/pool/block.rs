@@ -179,6 +179,17 @@ impl SlotMut {
     }
 }
 
+impl SlotMut {
+    /// Makes the slot's first `length` bytes what they are for good, under no name: only holders find them, and behind the
+    /// last one the slot is free.
+    pub fn freeze(mut self, length: u32) -> BlockRef {
+        assert!(length <= self.pool.block_bytes());
+        self.published = true;
+        self.pool.inner.table().freeze(self.slot, length);
+        BlockRef { pool: self.pool.clone(), slot: self.slot, length }
+    }
+}
+
 impl Drop for SlotMut {
     fn drop(&mut self) {
         if !self.published {

@@ -87,6 +87,22 @@ impl Lease {
         Ok(true)
     }
 
+    /// As [`Self::try_take`], but the reservation is handed out, for work that may outlive this account. It counts as held
+    /// until it comes back with [`Self::adopt`].
+    ///
+    /// # Errors
+    /// As [`Self::try_take`].
+    pub fn try_take_apart(&mut self, blocks: u64) -> Result<Option<Permit>, BudgetError> {
+        let permit = self.leases.blocks.try_reserve(blocks, Lane::Demand)?;
+        self.held += permit.as_ref().map_or(0, Permit::bytes);
+        Ok(permit)
+    }
+
+    /// Takes a reservation back into the account.
+    pub fn adopt(&mut self, permit: Permit) {
+        self.permits.push(permit);
+    }
+
     /// Sees every return of blocks by any stream: take it before trying.
     pub fn returns(&self) -> watch::Receiver<u64> {
         self.leases.returns.subscribe()
@@ -133,6 +149,22 @@ mod tests {
         hoarder.give_back(5);
         assert_eq!((hoarder.held(), leases.used()), (1, 5));
         drop((hoarder, newcomer));
+        assert_eq!(leases.used(), 0);
+    }
+
+    #[test]
+    fn what_is_handed_out_counts_until_it_is_back_and_goes_with_its_holder() {
+        let leases = Leases::new(12);
+        let mut lease = leases.open();
+        let permit = lease.try_take_apart(5).unwrap().unwrap();
+        assert_eq!((lease.held(), lease.may_take(1), lease.may_take(2)), (5, true, false));
+        lease.adopt(permit);
+        lease.give_back(3);
+        assert_eq!((lease.held(), leases.used()), (2, 2));
+        let permit = lease.try_take_apart(4).unwrap().unwrap();
+        drop(lease);
+        assert_eq!(leases.used(), 4);
+        drop(permit);
         assert_eq!(leases.used(), 0);
     }
 

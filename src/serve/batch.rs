@@ -1,9 +1,12 @@
 //! From records to descriptors: which blocks a batch needs, the leases on them, and the runs that say where the records lie.
 
 use super::failure::StreamFailure;
+use super::gather::Gather;
 use super::walk::{Picked, Piece};
+use crate::budget::Permit;
 use crate::loader::{Handle, Loader};
 use crate::pool::{BlockKey, BlockRef, Lease};
+use crate::record::Frame;
 use feedline_proto::shm::{BatchHeader, BatchWriter};
 use futures_util::future::try_join_all;
 use std::collections::HashMap;
@@ -17,8 +20,17 @@ const SEGMENT: u16 = 0;
 pub(super) struct Held {
     lease: Lease,
     blocks: HashMap<BlockKey, (u32, BlockRef)>,
-    /// Blocks of each batch that is out.
-    batches: HashMap<u64, Vec<BlockKey>>,
+    /// What each batch that is out holds.
+    batches: HashMap<u64, Claim>,
+}
+
+/// What a batch holds.
+#[derive(Debug)]
+enum Claim {
+    /// Blocks of shards, which other batches may hold as well.
+    Shared(Vec<BlockKey>),
+    /// Slots of its own.
+    Own(Vec<BlockRef>),
 }
 
 impl Held {
@@ -35,16 +47,47 @@ impl Held {
         &self.lease
     }
 
+    /// Reserves blocks for a batch that is put together elsewhere; `None` if that must wait for returns.
+    pub(super) fn reserve(
+        &mut self,
+        gather: &Gather,
+        block_bytes: u64,
+    ) -> Result<Option<Permit>, StreamFailure> {
+        let blocks = gather.blocks(block_bytes);
+        if blocks > self.lease.limit() {
+            let (batch_bytes, limit) = (gather.bytes, self.lease.limit());
+            return Err(StreamFailure::PoolTooSmall { batch_bytes, blocks, block_bytes, limit });
+        }
+        if !self.lease.may_take(blocks) {
+            return Ok(None);
+        }
+        let taken = self.lease.try_take_apart(blocks);
+        taken.map_err(|error| StreamFailure::pool_too_small(&error, gather.bytes, block_bytes))
+    }
+
+    /// Batch `id` holds these slots of its own; what was reserved beyond them is free again.
+    pub(super) fn keep(&mut self, id: u64, permit: Permit, blocks: Vec<BlockRef>) {
+        let spare = permit.bytes() - blocks.len() as u64;
+        self.lease.adopt(permit);
+        self.lease.give_back(spare);
+        self.batches.insert(id, Claim::Own(blocks));
+    }
+
     /// The client has given a batch back; `false` if it was not out.
     pub(super) fn give_back(&mut self, batch: u64) -> bool {
-        let Some(keys) = self.batches.remove(&batch) else { return false };
+        let Some(claim) = self.batches.remove(&batch) else { return false };
         let mut freed = 0;
-        for key in keys {
-            if let Some((count, _)) = self.blocks.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.blocks.remove(&key);
-                    freed += 1;
+        match claim {
+            Claim::Own(blocks) => freed = blocks.len() as u64,
+            Claim::Shared(keys) => {
+                for key in keys {
+                    if let Some((count, _)) = self.blocks.get_mut(&key) {
+                        *count -= 1;
+                        if *count == 0 {
+                            self.blocks.remove(&key);
+                            freed += 1;
+                        }
+                    }
                 }
             }
         }
@@ -127,7 +170,7 @@ impl Needs {
                 *count += 1;
             }
         }
-        held.batches.insert(id, self.blocks.iter().map(|(key, _)| *key).collect());
+        held.batches.insert(id, Claim::Shared(self.blocks.iter().map(|(key, _)| *key).collect()));
         Ok(())
     }
 
@@ -141,29 +184,27 @@ impl Needs {
         out: &mut Vec<u8>,
     ) {
         writer.clear();
-        for piece in &self.picked.pieces {
-            describe_piece(piece, held, shift, writer);
+        for Piece { handle, frames } in &self.picked.pieces {
+            let shard = handle.id();
+            let slot = |block| held.blocks[&BlockKey { shard, block }].1.slot();
+            describe_frames(frames.iter().copied(), slot, shift, writer);
         }
-        let picked = &self.picked;
-        let header = BatchHeader {
-            id,
-            epoch: picked.epoch,
-            global_batch: picked.global_batch,
-            position: picked.position,
-            records: u32::try_from(picked.records).expect("a batch size has 32 bits"),
-            pads: u32::try_from(picked.pads).expect("a batch size has 32 bits"),
-        };
-        writer.encode(&header, out);
+        writer.encode(&header(&self.picked, id), out);
     }
 }
 
-fn describe_piece(piece: &Piece, held: &Held, shift: u32, writer: &mut BatchWriter) {
-    let shard = piece.handle.id();
+/// Writes the runs of frames in one shard, or one batch, whose blocks lie in the slots that `slot_of` gives.
+pub(super) fn describe_frames(
+    frames: impl Iterator<Item = Frame>,
+    slot_of: impl Fn(u64) -> u32,
+    shift: u32,
+    writer: &mut BatchWriter,
+) {
     let narrow = |number: u64| u32::try_from(number).expect("offsets and parts lie within a block");
     let mut open = None;
     let mut expected = 0;
     let mut slot = 0;
-    for frame in &piece.frames {
+    for frame in frames {
         let mut at = frame.payload_offset;
         let end = at + frame.len;
         let mut first = true;
@@ -171,7 +212,7 @@ fn describe_piece(piece: &Piece, held: &Held, shift: u32, writer: &mut BatchWrit
             let block = at >> shift;
             let part_end = end.min((block + 1) << shift);
             if open != Some(block) {
-                slot = held.blocks[&BlockKey { shard, block }].1.slot();
+                slot = slot_of(block);
             }
             let follows = open == Some(block) && first && at == expected;
             if !follows {
@@ -188,5 +229,18 @@ fn describe_piece(piece: &Piece, held: &Held, shift: u32, writer: &mut BatchWrit
         }
         // The rest of a record that crossed a border stands alone: the run ends behind it.
         expected = if first { end + crate::record::FRAME_BYTES } else { u64::MAX };
+    }
+}
+
+/// The header of a batch.
+pub(super) fn header(picked: &Picked, id: u64) -> BatchHeader {
+    BatchHeader {
+        id,
+        epoch: picked.epoch,
+        global_batch: picked.global_batch,
+        position: picked.position,
+        records: u32::try_from(picked.records).expect("a batch size has 32 bits"),
+        pads: u32::try_from(picked.pads).expect("a batch size has 32 bits"),
+        next: picked.next,
     }
 }

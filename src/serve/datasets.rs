@@ -5,6 +5,7 @@ use crate::config;
 use crate::loader::Loader;
 use crate::record::CorruptPolicy;
 use crate::source::{Object, SourceUrl, Stores};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -19,27 +20,64 @@ pub(super) struct Dataset {
     pub(super) shards: Vec<Arc<Object>>,
     /// What the configuration says of corrupt records.
     pub(super) corrupt: CorruptPolicy,
-    known_records: OnceLock<u64>,
+    /// Identity of the content: see `feedline.v1.ResumeToken`.
+    pub(super) content: [u8; 16],
+    counts: OnceLock<Vec<ShardCount>>,
+}
+
+/// Records of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ShardCount {
+    /// Records that can be read.
+    pub(super) good: u64,
+    /// Corrupt ones, a broken end counted as one.
+    pub(super) bad: u64,
 }
 
 impl Dataset {
+    /// The shard of this number, in the order of the keys.
+    pub(super) fn shard(&self, number: u64) -> &Arc<Object> {
+        &self.shards[usize::try_from(number).expect("shards fit memory")]
+    }
+
+    /// Bytes of all shards as they are stored.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.size).sum()
+    }
+
+    /// Counts of all shards, if [`Self::count`] has found them.
+    pub(super) fn counts(&self) -> Option<&[ShardCount]> {
+        self.counts.get().map(Vec::as_slice)
+    }
+
     /// Records that can be read, if all shards have been scanned before. Reads indexes from disk at the first success; call it
     /// where blocking is allowed.
-    pub(super) fn known_records(&self, loader: &Loader) -> Option<u64> {
-        if let Some(&records) = self.known_records.get() {
-            return Some(records);
+    pub(super) fn count(&self, loader: &Loader) -> Option<u64> {
+        if self.counts.get().is_none() {
+            let counts = self.shards.iter().map(|object| {
+                let handle = loader.open(object);
+                let index = handle.index();
+                let bad = index.bad().len() as u64 + u64::from(index.tail().is_some());
+                index.complete().then(|| ShardCount { good: index.good(), bad })
+            });
+            let counts: Vec<ShardCount> = counts.collect::<Option<_>>()?;
+            let _ = self.counts.set(counts);
         }
-        let mut records = 0;
-        for object in &self.shards {
-            let handle = loader.open(object);
-            let index = handle.index();
-            if !index.complete() {
-                return None;
-            }
-            records += index.good();
-        }
-        Some(*self.known_records.get_or_init(|| records))
+        self.counts().map(|counts| counts.iter().map(|count| count.good).sum())
     }
+}
+
+/// The first bytes of SHA-256 over each shard's URL, size and version, each with its length before it.
+fn content(shards: &[Arc<Object>]) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    for shard in shards {
+        let version = shard.etag.as_deref().or(shard.version.as_deref()).unwrap_or_default();
+        for part in [shard.url.as_bytes(), &shard.size.to_le_bytes(), version.as_bytes()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize()[..16].try_into().expect("a digest has 32 bytes")
 }
 
 /// Resolves datasets; a listing lives as long as a stream uses it.
@@ -113,7 +151,8 @@ impl Datasets {
             tracing::warn!(url = shard.url, "empty shard");
         }
         let title = asked.join(" ");
-        let dataset = Arc::new(Dataset { label, title, shards, corrupt, known_records: OnceLock::new() });
+        let content = content(&shards);
+        let dataset = Arc::new(Dataset { label, title, shards, corrupt, content, counts: OnceLock::new() });
         *live = Arc::downgrade(&dataset);
         Ok(dataset)
     }

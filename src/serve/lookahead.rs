@@ -83,6 +83,55 @@ impl LookAhead {
     }
 }
 
+/// The far end of the window where records are mixed: groups of shards instead of blocks.
+#[derive(Debug, Default)]
+pub(super) struct GroupAhead {
+    /// Epoch and first slot of the group in use, and how many parts of it are used up.
+    at: Option<(u64, u64, u64)>,
+}
+
+impl GroupAhead {
+    /// A group comes in whole; while it is used up, the next comes in at the same pace.
+    const PARTS: u64 = 64;
+
+    /// Moves on to where the stream is. Never waits.
+    pub(super) fn advance(&mut self, walk: &mut Walk, loader: &Loader) {
+        let (epoch, (first, end), used) = walk.group();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to PARTS")]
+        let part = (used * Self::PARTS as f64) as u64;
+        if !walk.has_epoch(epoch) || self.at == Some((epoch, first, part)) {
+            return;
+        }
+        self.at = Some((epoch, first, part));
+        if end - first < walk.shards() {
+            walk.forget_before(epoch, first);
+        }
+        for slot in first..end {
+            bring(walk, loader, epoch, slot, Self::PARTS);
+        }
+        let (epoch, first) = if end < walk.shards() { (epoch, end) } else { (epoch + 1, 0) };
+        // The next group of a dataset that is one group is the same shards.
+        if !walk.has_epoch(epoch) || end - first.min(end) >= walk.shards() {
+            return;
+        }
+        let (first, end) = walk.plan.order(epoch).group(first);
+        for slot in first..end {
+            bring(walk, loader, epoch, slot, part);
+        }
+    }
+}
+
+/// Has so many parts of a shard brought into the cache, if it is not there.
+fn bring(walk: &mut Walk, loader: &Loader, epoch: u64, slot: u64, parts: u64) {
+    let handle = walk.handle(epoch, slot);
+    if handle.index().complete() && loader.parts().cache.contains(&handle.id()) {
+        return;
+    }
+    let blocks = content_blocks(&handle, loader);
+    handle.want(if parts == GroupAhead::PARTS { u64::MAX } else { blocks * parts / GroupAhead::PARTS });
+    loader.ensure(&handle);
+}
+
 /// Blocks of a shard, as far as known: before its content is, those of the object as it stands.
 fn content_blocks(handle: &Handle, loader: &Loader) -> u64 {
     let index = handle.index();

@@ -4,6 +4,7 @@ use super::batch::Held;
 use super::datasets::Datasets;
 use super::failure::StreamFailure;
 use super::registry::{Opening, Registry};
+use super::resume;
 use super::status::Reporter;
 use super::stream::{RETURN_ENTRIES, RING_BYTES, Stream, StreamDescriptors, error_reply};
 use super::walk::{Plan, Walk};
@@ -246,6 +247,12 @@ async fn open_stream(
 ) -> Result<(Stream, v1::StreamOpened, StreamDescriptors), StreamFailure> {
     let (deal, shuffle) = checked(open)?;
     let dataset = shared.datasets.resolve(&open.dataset).await?;
+    let (known, loader) = (Arc::clone(&dataset), shared.loader.clone());
+    let total = tokio::task::spawn_blocking(move || known.count(&loader)).await.ok().flatten();
+    if shuffle == Shuffle::Full && total.is_none() {
+        return Err(uncounted(&open.dataset));
+    }
+    let start = resume::start(open, &dataset, shuffle)?;
     let corrupt = match &open.corrupt {
         None => dataset.corrupt,
         Some(v1::CorruptPolicy { skip: 0 }) => CorruptPolicy::Fail,
@@ -273,11 +280,10 @@ async fn open_stream(
         "stream opened"
     );
     let shards = dataset.shards.len() as u64;
+    let token = resume::token(open, &dataset, shuffle, &start);
     let plan =
         Plan { dataset, deal, shuffle, seed: open.seed, epochs: open.epochs, corrupt, window: shared.window };
-    let (known, loader) = (Arc::clone(&plan.dataset), shared.loader.clone());
-    let total = tokio::task::spawn_blocking(move || known.known_records(&loader)).await.ok().flatten();
-    let walk = Walk::new(shared.loader.clone(), plan);
+    let walk = Walk::new(shared.loader.clone(), plan, start);
     let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
     let id = entry.info.id;
     let (stream, descriptors) =
@@ -291,8 +297,20 @@ async fn open_stream(
         shards,
         records: total,
         batches: total.map(|total| deal.batches(total)),
+        start: Some(token),
     };
     Ok((stream, opened, descriptors))
+}
+
+/// A permutation of all records needs to know how many there are.
+fn uncounted(dataset: &[String]) -> StreamFailure {
+    StreamFailure::Invalid {
+        message: format!("shuffle \"full\" needs the record counts of all shards of {}", dataset.join(" ")),
+        hint: format!(
+            "count them once with: feedline dataset index {}; or read the dataset once in another order",
+            dataset.iter().map(|url| format!("'{url}'")).collect::<Vec<_>>().join(" ")
+        ),
+    }
 }
 
 fn checked(open: &OpenStream) -> Result<(Deal, Shuffle), StreamFailure> {
@@ -307,6 +325,8 @@ fn checked(open: &OpenStream) -> Result<(Deal, Shuffle), StreamFailure> {
     let shuffle = match open.shuffle() {
         v1::Shuffle::Unspecified | v1::Shuffle::Sequential => Shuffle::Sequential,
         v1::Shuffle::Shards => Shuffle::Shards,
+        v1::Shuffle::Blocks => Shuffle::Blocks(resume::mixing(open.mixing.as_ref())),
+        v1::Shuffle::Full => Shuffle::Full,
     };
     let remainder = match open.remainder() {
         v1::Remainder::Unspecified | v1::Remainder::Drop => Remainder::Drop,

@@ -17,6 +17,23 @@ pub struct BatchHeader {
     pub records: u32,
     /// How many of them, at the end, are pads: records repeated so that all ranks have equally many.
     pub pads: u32,
+    /// Where the job is once all ranks have taken this batch.
+    pub next: Mark,
+}
+
+/// A place in the sequence of all epochs, between two global batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    /// Epoch, from 0.
+    pub epoch: u64,
+    /// Position in the epoch of the next record.
+    pub position: u64,
+    /// Global batches of the epoch before it.
+    pub batch: u64,
+    /// A slot (a shard's place in the epoch) at or before the position.
+    pub slot: u64,
+    /// Position of that slot's first record.
+    pub slot_position: u64,
 }
 
 /// Records that lie one behind another in one block.
@@ -91,7 +108,11 @@ impl BatchWriter {
         }
         let runs = u32::try_from(self.runs.len()).expect("a batch has at most u32::MAX runs");
         let lengths = u32::try_from(self.lengths.len()).expect("a batch has at most u32::MAX records");
-        for word in [header.records, header.pads, runs, lengths, 0, 0] {
+        for word in [header.records, header.pads, runs, lengths] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let next = &header.next;
+        for word in [next.epoch, next.position, next.batch, next.slot, next.slot_position] {
             out.extend_from_slice(&word.to_le_bytes());
         }
         for run in &self.runs {
@@ -140,6 +161,13 @@ impl<'a> BatchReader<'a> {
             position: u64_at(bytes, 24),
             records: u32_at(bytes, 32),
             pads: u32_at(bytes, 36),
+            next: Mark {
+                epoch: u64_at(bytes, 48),
+                position: u64_at(bytes, 56),
+                batch: u64_at(bytes, 64),
+                slot: u64_at(bytes, 72),
+                slot_position: u64_at(bytes, 80),
+            },
         };
         let (runs, lengths) = (u32_at(bytes, 40) as usize, u32_at(bytes, 44) as usize);
         let body = &bytes[BATCH_HEADER..];
@@ -181,14 +209,18 @@ mod tests {
         writer.open_run(1, 2, 3);
         writer.push_length(4);
         writer.mark_continues();
-        let header = BatchHeader { id: 1, epoch: 2, global_batch: 3, position: 4, records: 1, pads: 0 };
+        let next = Mark { epoch: 5, position: 6, batch: 7, slot: 8, slot_position: 9 };
+        let header = BatchHeader { id: 1, epoch: 2, global_batch: 3, position: 4, records: 1, pads: 0, next };
         let mut out = Vec::new();
         writer.encode(&header, &mut out);
         let mut expected = Vec::new();
         for word in [1_u64, 2, 3, 4] {
             expected.extend(word.to_le_bytes());
         }
-        for word in [1_u32, 0, 1, 1, 0, 0] {
+        for word in [1_u32, 0, 1, 1] {
+            expected.extend(word.to_le_bytes());
+        }
+        for word in [5_u64, 6, 7, 8, 9] {
             expected.extend(word.to_le_bytes());
         }
         expected.extend([1, 0, 1, 0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0]);
@@ -199,7 +231,7 @@ mod tests {
         #[test]
         fn decoding_gives_back_what_was_encoded(
             runs in prop::collection::vec((any::<u16>(), any::<u32>(), any::<u32>(), prop::collection::vec(any::<u32>(), 1..5), any::<bool>()), 0..20),
-            words in any::<[u64; 4]>(),
+            (words, next) in any::<([u64; 4], [u64; 5])>(),
         ) {
             let mut writer = BatchWriter::default();
             for (segment, slot, offset, lengths, continues) in &runs {
@@ -207,7 +239,10 @@ mod tests {
                 lengths.iter().for_each(|&length| writer.push_length(length));
                 if *continues { writer.mark_continues(); }
             }
-            let header = BatchHeader { id: words[0], epoch: words[1], global_batch: words[2], position: words[3], records: 9, pads: 2 };
+            let [epoch, position, batch, slot, slot_position] = next;
+            let next = Mark { epoch, position, batch, slot, slot_position };
+            let [id, epoch, global_batch, position] = words;
+            let header = BatchHeader { id, epoch, global_batch, position, records: 9, pads: 2, next };
             let mut out = Vec::new();
             writer.encode(&header, &mut out);
             let reader = BatchReader::new(&out).unwrap();

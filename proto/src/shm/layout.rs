@@ -41,7 +41,7 @@ pub const KIND_ERROR: u16 = 3;
 pub const FLAG_MORE: u16 = 1;
 
 /// Bytes of a [`super::BatchHeader`].
-pub const BATCH_HEADER: usize = 56;
+pub const BATCH_HEADER: usize = 88;
 /// Bytes of a [`super::Run`].
 pub const RUN_BYTES: usize = 16;
 /// Run flag: the last record of this run goes on in the next run.

@@ -31,7 +31,7 @@ pub mod layout;
 pub mod map;
 pub mod producer;
 
-pub use batch::{BatchHeader, BatchWriter, Run};
+pub use batch::{BatchHeader, BatchWriter, Mark, Run};
 pub use consumer::{Consumer, Entry, PoolView, Records};
 pub use map::{Mapping, create_sealed, seal_against_new_writers};
 pub use producer::{Producer, Violation};

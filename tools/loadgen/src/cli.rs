@@ -79,6 +79,9 @@ struct RunArgs {
     /// Order of the records
     #[arg(long, value_enum, default_value = "sequential")]
     shuffle: ShuffleArg,
+    /// With --shuffle blocks: shards of a group, records of a run, records of a window; 0 for the default
+    #[arg(long, num_args = 3, value_names = ["SHARDS", "RUN", "WINDOW"], default_values_t = [0, 0, 0])]
+    mixing: Vec<u64>,
     /// Seed of the order
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -124,6 +127,10 @@ enum ShuffleArg {
     Sequential,
     /// Shards in a new order each epoch
     Shards,
+    /// Records mixed within groups of shards
+    Blocks,
+    /// One permutation of all records; each shard must have been read once before
+    Full,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -215,6 +222,8 @@ fn run_run(args: &RunArgs, out: &mut impl Write) -> Result<ExitCode> {
         match args.shuffle {
             ShuffleArg::Sequential => Shuffle::Sequential,
             ShuffleArg::Shards => Shuffle::Shards,
+            ShuffleArg::Blocks => Shuffle::Blocks,
+            ShuffleArg::Full => Shuffle::Full,
         },
         match args.remainder {
             RemainderArg::Drop => Remainder::Drop,
@@ -227,6 +236,7 @@ fn run_run(args: &RunArgs, out: &mut impl Write) -> Result<ExitCode> {
         .batch_size(args.batch_size)
         .epochs(args.epochs)
         .shuffle(shuffle)
+        .mixing(args.mixing[0], args.mixing[1], args.mixing[2])
         .seed(args.seed)
         .remainder(remainder)
         .ready(args.ready.unwrap_or_default());

@@ -1,5 +1,7 @@
 //! The task behind one stream: keeps some batches ready in the ring, takes back what the trainer returns, sleeps otherwise.
 
+mod mixed;
+
 use super::batch::{Held, Needs};
 use super::failure::StreamFailure;
 use super::lookahead::LookAhead;
@@ -90,7 +92,11 @@ impl Stream {
     /// Feeds the client until the last epoch or an error, which are both told to it in order; then takes back what comes.
     /// Ends by itself only if the client breaks the protocol; otherwise it is dropped when the client has gone.
     pub(super) async fn run(mut self) -> StreamFailure {
-        let fed = self.feed().await;
+        let fed = if self.walk.plan.shuffle.keeps_records_together() {
+            self.feed().await
+        } else {
+            self.feed_mixed().await
+        };
         // A client may keep the stream for a while; the shards and what failed with them are no longer of interest.
         self.walk.forget_all();
         let (kind, payload) = match fed {
@@ -135,16 +141,21 @@ impl Stream {
         needs.describe(&self.held, self.sent, self.loader.block_shift(), &mut self.writer, &mut payload);
         self.send(KIND_BATCH, &payload).await?;
         self.payload = payload;
+        self.count_sent(needs.records(), needs.bytes);
+        Ok(())
+    }
+
+    /// A batch more has gone out.
+    fn count_sent(&mut self, records: u64, bytes: u64) {
         self.sent += 1;
         let info = &self.entry.info;
         if self.sent == 1 {
             FIRST_BATCH.with([&info.about.label]).record(info.opened.elapsed());
         }
         info.batches.fetch_add(1, Relaxed);
-        info.records.fetch_add(needs.records(), Relaxed);
-        info.bytes.fetch_add(needs.bytes, Relaxed);
+        info.records.fetch_add(records, Relaxed);
+        info.bytes.fetch_add(bytes, Relaxed);
         info.epoch.store(self.walk.epoch(), Relaxed);
-        Ok(())
     }
 
     /// Waits until fewer batches than wanted are ready, and a return could be recorded for one more.
@@ -173,15 +184,21 @@ impl Stream {
                 return Ok(());
             }
             self.entry.info.set_waits(Waits::Leases);
-            if self.producer.arm(1)? {
-                tokio::select! {
-                    () = woken(&self.wake) => {}
-                    // The sender lives in the lease.
-                    _ = self.returns.changed() => {}
-                }
-                self.producer.disarm();
-            }
+            self.wait_for_returns().await?;
         }
+    }
+
+    /// Waits until this client or another gives something back.
+    async fn wait_for_returns(&mut self) -> Result<(), Violation> {
+        if self.producer.arm(1)? {
+            tokio::select! {
+                () = woken(&self.wake) => {}
+                // The sender lives in the lease.
+                _ = self.returns.changed() => {}
+            }
+            self.producer.disarm();
+        }
+        Ok(())
     }
 
     /// Sends an entry, in pieces if it is long; waits for room in the ring.

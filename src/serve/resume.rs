@@ -1,0 +1,111 @@
+//! Tokens: what they say of a job, and whether a job may go on with one.
+
+use super::datasets::Dataset;
+use super::failure::StreamFailure;
+use crate::order::{Mixing, Shuffle};
+use feedline_proto::shm::Mark;
+use feedline_proto::v1::{self, OpenStream, ResumeToken};
+use std::num::NonZeroU64;
+
+/// How far to mix; what is 0 or absent is the default.
+pub(super) fn mixing(asked: Option<&v1::Mixing>) -> Mixing {
+    let (default, asked) = (Mixing::default(), asked.copied().unwrap_or_default());
+    let or = |number, default| NonZeroU64::new(number).unwrap_or(default);
+    Mixing {
+        shards: or(asked.shards, default.shards),
+        run: or(asked.run, default.run),
+        window: or(asked.window, default.window),
+    }
+}
+
+/// The token of a stream that starts at `start`.
+pub(super) fn token(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle, start: &Mark) -> ResumeToken {
+    let mixing = match shuffle {
+        Shuffle::Blocks(Mixing { shards, run, window }) => {
+            Some(v1::Mixing { shards: shards.get(), run: run.get(), window: window.get() })
+        }
+        Shuffle::Sequential | Shuffle::Shards | Shuffle::Full => None,
+    };
+    ResumeToken {
+        content: dataset.content.to_vec(),
+        shards: dataset.shards.len() as u64,
+        bytes: dataset.bytes(),
+        shuffle: wire(shuffle).into(),
+        mixing,
+        // The order of the keys is the same for every seed.
+        seed: if shuffle == Shuffle::Sequential { 0 } else { open.seed },
+        epoch: start.epoch,
+        position: start.position,
+        batch: start.batch,
+        slot: start.slot,
+        slot_position: start.slot_position,
+    }
+}
+
+fn wire(shuffle: Shuffle) -> v1::Shuffle {
+    match shuffle {
+        Shuffle::Sequential => v1::Shuffle::Sequential,
+        Shuffle::Shards => v1::Shuffle::Shards,
+        Shuffle::Blocks(_) => v1::Shuffle::Blocks,
+        Shuffle::Full => v1::Shuffle::Full,
+    }
+}
+
+/// Where the stream starts: at the request's token, if that fits the request, else at the beginning.
+pub(super) fn start(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle) -> Result<Mark, StreamFailure> {
+    let Some(found) = &open.resume else { return Ok(Mark::default()) };
+    let own = token(open, dataset, shuffle, &Mark::default());
+    if let Some((what, theirs, ours)) = difference(found, &own) {
+        return Err(StreamFailure::Invalid {
+            message: format!(
+                "the token belongs to another job: its {what} is {theirs}, and this stream's is {ours}"
+            ),
+            hint: "open the stream as it was when the token was taken, or without the token".to_owned(),
+        });
+    }
+    let ResumeToken { epoch, position, batch, slot, slot_position, .. } = *found;
+    let counted = dataset.counts().map(|counts| counts.iter().map(|count| count.good).sum::<u64>());
+    if slot > own.shards || slot_position > position || counted.is_some_and(|total| position > total) {
+        return Err(StreamFailure::Invalid {
+            message: format!(
+                "the token's place does not exist: position {position} of epoch {epoch}, shard {slot}"
+            ),
+            hint: "the token is damaged; take an older one, or start without".to_owned(),
+        });
+    }
+    Ok(Mark { epoch, position, batch, slot, slot_position })
+}
+
+/// The first thing in which two tokens differ, other than the place: name, and both values.
+fn difference(found: &ResumeToken, own: &ResumeToken) -> Option<(&'static str, String, String)> {
+    let numbers = [("number of shards", found.shards, own.shards), ("size in bytes", found.bytes, own.bytes)];
+    let number = numbers.into_iter().find(|(_, found, own)| found != own);
+    if let Some((what, found, own)) = number {
+        return Some((what, found.to_string(), own.to_string()));
+    }
+    if found.content != own.content {
+        return Some((
+            "content (keys, sizes and versions of the shards)",
+            hex(&found.content),
+            hex(&own.content),
+        ));
+    }
+    if found.shuffle != own.shuffle {
+        let name = |number| v1::Shuffle::try_from(number).map_or("unknown", |shuffle| shuffle.as_str_name());
+        let name = |number| name(number).trim_start_matches("SHUFFLE_").to_lowercase();
+        return Some(("shuffle", name(found.shuffle), name(own.shuffle)));
+    }
+    if found.mixing != own.mixing {
+        let text = |mixing: &Option<v1::Mixing>| {
+            mixing.map_or("none".to_owned(), |v1::Mixing { shards, run, window }| {
+                format!("{shards} shards, runs of {run}, windows of {window}")
+            })
+        };
+        return Some(("mixing", text(&found.mixing), text(&own.mixing)));
+    }
+    (found.seed != own.seed).then(|| ("seed", found.seed.to_string(), own.seed.to_string()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
