@@ -285,3 +285,86 @@ fn a_trainer_gives_up_when_its_time_is_over_and_a_time_out_is_no_end() {
     assert!(stream.next_batch().expect("the end").is_none());
     drop(first);
 }
+
+/// Takes so many batches on each of two ranks, and ends as if killed.
+fn run_job(daemon: &Daemon, options: &StreamOptions, counts: [usize; 2]) -> Vec<Vec<Vec<u8>>> {
+    let streams: Vec<_> = (0..2).map(|rank| daemon.open(&options.clone().rank(rank, 2))).collect();
+    let read = |(mut stream, count): (feedline_client::Stream, usize)| {
+        let mut records = Vec::new();
+        for _ in 0..count {
+            match stream.next_batch_within(LIMIT).expect("a batch") {
+                Some(batch) => records.extend(batch.iter().map(<[u8]>::to_vec)),
+                None => break,
+            }
+        }
+        records
+    };
+    streams.into_iter().zip(counts).map(read).collect()
+}
+
+#[test]
+fn a_job_that_kept_no_token_goes_on_where_the_daemon_saw_it_last() {
+    let (mut daemon, options) = counted();
+    let options = options.batch_size(5).remainder(Remainder::Drop).shuffle(Shuffle::Blocks).mixing(3, 4, 32);
+    let whole = daemon.records(&options.clone().batch_size(10));
+    let named = options.clone().job("vision").resume_job();
+    let mut found = Vec::new();
+    // Rank 1 is a batch ahead when both die: the job is where the last one is.
+    for (counts, kept) in [([4, 4], 4), ([7, 8], 7), ([0, 3], 0), ([5, 5], 5)] {
+        let ranks = run_job(&daemon, &named, counts);
+        for batch in 0..kept {
+            found.extend(ranks.iter().flat_map(|rank| rank[batch * 5..batch * 5 + 5].to_vec()));
+        }
+        daemon.wait_until_idle();
+        if kept == 7 {
+            // What closed streams have taken stands on disk.
+            daemon.kill_and_restart();
+        }
+    }
+    assert!(found == whole[..found.len()] && found.len() == 160, "{} records", found.len());
+    // On one rank, to the end; and then there is nothing left.
+    let rest = daemon.records(&named.clone().batch_size(10));
+    assert!([&found[..], &rest].concat() == whole);
+    daemon.wait_until_idle();
+    assert!(daemon.records(&named.clone().batch_size(10)).is_empty());
+    // Without being asked to go on, it starts anew; under another name it has never been.
+    assert_eq!(daemon.records(&options.clone().batch_size(10).job("vision")).len(), whole.len());
+    assert_eq!(daemon.records(&named.clone().batch_size(10).job("other")).len(), whole.len());
+    // What does not fit is refused, and what is damaged is not taken for a start.
+    let refusal = |options: &StreamOptions| match daemon.try_open(options) {
+        Err(Error::Daemon(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    daemon.wait_until_idle();
+    assert!(refusal(&named.clone().seed(6)).contains("seed is 5"));
+    assert!(refusal(&options.clone().resume_job()).contains("name"));
+    for file in std::fs::read_dir(daemon.cache_dir().join("jobs")).expect("a directory") {
+        let path = file.expect("a file").path();
+        let mut bytes = std::fs::read(&path).expect("there");
+        bytes[20] ^= 1;
+        std::fs::write(path, bytes).expect("written");
+    }
+    assert!(refusal(&named).contains("damaged"), "{}", refusal(&named));
+    daemon.wait_until_idle();
+}
+
+#[test]
+fn a_rank_that_comes_back_while_the_others_go_on_continues_at_its_own_place() {
+    let (daemon, options) = counted();
+    let named = options.batch_size(5).remainder(Remainder::Drop).job("vision").resume_job();
+    let take = |stream: &mut feedline_client::Stream, count: usize| -> Vec<u64> {
+        (0..count)
+            .map(|_| stream.next_batch_within(LIMIT).expect("one").expect("one").global_batch())
+            .collect()
+    };
+    let mut stays = daemon.open(&named.clone().rank(0, 2));
+    let mut leaves = daemon.open(&named.clone().rank(1, 2));
+    assert_eq!(take(&mut stays, 6), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(take(&mut leaves, 3), [0, 1, 2]);
+    drop(leaves);
+    let mut back = daemon.open(&named.clone().rank(1, 2));
+    assert_eq!(take(&mut back, 2), [3, 4]);
+    assert_eq!(take(&mut stays, 1), [6]);
+    drop((stays, back));
+    daemon.wait_until_idle();
+}

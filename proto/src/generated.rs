@@ -120,6 +120,16 @@ pub struct ResumeToken {
     #[prost(uint64, tag = "11")]
     pub slot_position: u64,
 }
+/// What the daemon keeps on disk of a job.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct JobPosition {
+    #[prost(string, tag = "1")]
+    pub job: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub dataset: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub token: ::core::option::Option<ResumeToken>,
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CorruptPolicy {
     /// How many bad records per stream and epoch are passed over before the stream fails; 0 fails at the first.

@@ -7,7 +7,7 @@ use crate::budget::Permit;
 use crate::loader::{Handle, Loader};
 use crate::pool::{BlockKey, BlockRef, Lease};
 use crate::record::Frame;
-use feedline_proto::shm::{BatchHeader, BatchWriter};
+use feedline_proto::shm::{BatchHeader, BatchWriter, Mark};
 use futures_util::future::try_join_all;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -136,6 +136,11 @@ impl Needs {
     /// Records in the batch, pads included.
     pub(super) fn records(&self) -> u64 {
         self.picked.records
+    }
+
+    /// Where the job is behind the batch.
+    pub(super) fn next(&self) -> Mark {
+        self.picked.next
     }
 
     /// Blocks that the stream does not hold yet.

@@ -1,6 +1,7 @@
 //! The daemon as a whole: its parts put together, run until a signal, taken apart.
 
 use super::datasets::Datasets;
+use super::jobs::{self, Jobs};
 use super::listener::Listener;
 use super::metrics;
 use super::registry::Registry;
@@ -222,11 +223,14 @@ async fn serve(
     let listener =
         Listener::bind(socket).map_err(|source| DaemonError::Socket { socket: socket.clone(), source })?;
     let block_bytes = engine.loader.block_bytes();
+    let dir = &config.cache.dir;
+    let jobs = Jobs::new(dir).map_err(|source| DaemonError::CacheDir { dir: dir.join("jobs"), source })?;
     let shared = Arc::new(Shared {
         loader: engine.loader.clone(),
         leases: engine.leases.clone(),
         datasets: Datasets::new(engine.stores.clone(), config.dataset.clone()),
         registry: Arc::new(Registry::default()),
+        jobs: Arc::clone(&jobs),
         disk: engine.ring.clone(),
         reporter: Reporter {
             started: Instant::now(),
@@ -252,12 +256,14 @@ async fn serve(
     health.met(SERVING);
     systemd::ready(&format!("serving on {}", socket.display()));
     let watchdog = systemd::feed_watchdog(|| true);
+    let writer = tokio::spawn(keep_places(Arc::clone(&jobs)));
     tokio::select! {
         () = listener.serve(shared) => {}
         () = stop => {}
         () = async { watchdog.await; std::future::pending().await } => {}
     }
     systemd::stopping();
+    writer.abort();
     health.missing(SERVING, "the daemon is stopping");
     drop(http_stop);
     if let Some((_, server)) = http {
@@ -265,6 +271,21 @@ async fn serve(
         let _ = tokio::time::timeout(Duration::from_secs(1), server).await;
     }
     Ok(())
+}
+
+/// Writes down where jobs are. A daemon without streams sleeps on.
+async fn keep_places(jobs: Arc<Jobs>) {
+    let mut changes = jobs.changes();
+    loop {
+        if changes.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(jobs::WRITE_EVERY).await;
+        changes.borrow_and_update();
+        let jobs = Arc::clone(&jobs);
+        // A write that panics has told so, and the next one may work.
+        let _ = tokio::task::spawn_blocking(move || jobs.write_changed()).await;
+    }
 }
 
 type HttpServer = tokio::task::JoinHandle<io::Result<()>>;

@@ -21,6 +21,7 @@ pub mod daemon;
 mod datasets;
 mod failure;
 mod gather;
+mod jobs;
 mod listener;
 mod lookahead;
 mod metrics;

@@ -18,8 +18,8 @@ pub(super) fn mixing(asked: Option<&v1::Mixing>) -> Mixing {
     }
 }
 
-/// The token of a stream that starts at `start`.
-pub(super) fn token(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle, start: &Mark) -> ResumeToken {
+/// The token of a stream at its beginning.
+pub(super) fn token(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle) -> ResumeToken {
     let mixing = match shuffle {
         Shuffle::Blocks(Mixing { shards, run, window }) => {
             Some(v1::Mixing { shards: shards.get(), run: run.get(), window: window.get() })
@@ -34,11 +34,7 @@ pub(super) fn token(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle, star
         mixing,
         // The order of the keys is the same for every seed.
         seed: if shuffle == Shuffle::Sequential { 0 } else { open.seed },
-        epoch: start.epoch,
-        position: start.position,
-        batch: start.batch,
-        slot: start.slot,
-        slot_position: start.slot_position,
+        ..ResumeToken::default()
     }
 }
 
@@ -51,29 +47,49 @@ fn wire(shuffle: Shuffle) -> v1::Shuffle {
     }
 }
 
-/// Where the stream starts: at the request's token, if that fits the request, else at the beginning.
-pub(super) fn start(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle) -> Result<Mark, StreamFailure> {
-    let Some(found) = &open.resume else { return Ok(Mark::default()) };
-    let own = token(open, dataset, shuffle, &Mark::default());
-    if let Some((what, theirs, ours)) = difference(found, &own) {
-        return Err(StreamFailure::Invalid {
-            message: format!(
-                "the token belongs to another job: its {what} is {theirs}, and this stream's is {ours}"
-            ),
-            hint: "open the stream as it was when the token was taken, or without the token".to_owned(),
-        });
-    }
-    let ResumeToken { epoch, position, batch, slot, slot_position, .. } = *found;
+/// The place in a token.
+pub(super) fn place(token: &ResumeToken) -> Mark {
+    let ResumeToken { epoch, position, batch, slot, slot_position, .. } = *token;
+    Mark { epoch, position, batch, slot, slot_position }
+}
+
+/// The token of the same job at another place.
+pub(super) fn moved(token: &ResumeToken, to: &Mark) -> ResumeToken {
+    let Mark { epoch, position, batch, slot, slot_position } = *to;
+    ResumeToken { epoch, position, batch, slot, slot_position, ..token.clone() }
+}
+
+/// Whether a stream with the token `own` may go on from `found`.
+pub(super) fn fits(found: &ResumeToken, own: &ResumeToken) -> Result<(), StreamFailure> {
+    let Some((what, theirs, ours)) = difference(found, own) else { return Ok(()) };
+    Err(StreamFailure::Invalid {
+        message: format!("the token belongs to another job: its {what} is {theirs}, and this stream's is {ours}"),
+        hint: "open the stream as it was when the token was taken, or start anew: without the token, under another \
+               job name"
+            .to_owned(),
+    })
+}
+
+/// Where a stream starts that brings a token of its own.
+pub(super) fn start(
+    found: &ResumeToken,
+    own: &ResumeToken,
+    dataset: &Dataset,
+) -> Result<Mark, StreamFailure> {
+    fits(found, own)?;
+    let mark = place(found);
     let counted = dataset.counts().map(|counts| counts.iter().map(|count| count.good).sum::<u64>());
-    if slot > own.shards || slot_position > position || counted.is_some_and(|total| position > total) {
+    let beyond = counted.is_some_and(|total| mark.position > total);
+    if mark.slot > own.shards || mark.slot_position > mark.position || beyond {
         return Err(StreamFailure::Invalid {
             message: format!(
-                "the token's place does not exist: position {position} of epoch {epoch}, shard {slot}"
+                "the token's place does not exist: position {} of epoch {}, shard {}",
+                mark.position, mark.epoch, mark.slot
             ),
             hint: "the token is damaged; take an older one, or start without".to_owned(),
         });
     }
-    Ok(Mark { epoch, position, batch, slot, slot_position })
+    Ok(mark)
 }
 
 /// The first thing in which two tokens differ, other than the place: name, and both values.

@@ -1,8 +1,9 @@
 //! One client connection, from hello to hang-up.
 
 use super::batch::Held;
-use super::datasets::Datasets;
+use super::datasets::{Dataset, Datasets};
 use super::failure::StreamFailure;
+use super::jobs::{JobName, Jobs, Member};
 use super::registry::{Opening, Registry};
 use super::resume;
 use super::status::Reporter;
@@ -15,6 +16,7 @@ use crate::record::CorruptPolicy;
 use crate::ring::Ring;
 use feedline_proto::PROTOCOL_VERSION;
 use feedline_proto::frame::{self, FrameError};
+use feedline_proto::shm::Mark;
 use feedline_proto::socket::send_with_descriptors;
 use feedline_proto::v1::{self, Hello, HelloReply, OpenStream, Reply, Request, reply, request};
 use std::fmt;
@@ -33,6 +35,7 @@ pub(super) struct Shared {
     pub(super) leases: Leases,
     pub(super) datasets: Datasets,
     pub(super) registry: Arc<Registry>,
+    pub(super) jobs: Arc<Jobs>,
     pub(super) reporter: Reporter,
     pub(super) disk: Ring,
     /// Batches kept ready unless the client says otherwise.
@@ -252,7 +255,8 @@ async fn open_stream(
     if shuffle == Shuffle::Full && total.is_none() {
         return Err(uncounted(&open.dataset));
     }
-    let start = resume::start(open, &dataset, shuffle)?;
+    let own = resume::token(open, &dataset, shuffle);
+    let (start, member) = enter(shared, open, &dataset, &own).await?;
     let corrupt = match &open.corrupt {
         None => dataset.corrupt,
         Some(v1::CorruptPolicy { skip: 0 }) => CorruptPolicy::Fail,
@@ -280,14 +284,13 @@ async fn open_stream(
         "stream opened"
     );
     let shards = dataset.shards.len() as u64;
-    let token = resume::token(open, &dataset, shuffle, &start);
     let plan =
         Plan { dataset, deal, shuffle, seed: open.seed, epochs: open.epochs, corrupt, window: shared.window };
     let walk = Walk::new(shared.loader.clone(), plan, start);
     let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
     let id = entry.info.id;
-    let (stream, descriptors) =
-        Stream::new(shared.loader.clone(), walk, Held::new(shared.leases.open()), entry, ready)?;
+    let held = Held::new(shared.leases.open());
+    let (stream, descriptors) = Stream::new(shared.loader.clone(), walk, held, entry, member, ready)?;
     let pool = &shared.loader.parts().pool;
     let opened = v1::StreamOpened {
         stream: id,
@@ -297,9 +300,38 @@ async fn open_stream(
         shards,
         records: total,
         batches: total.map(|total| deal.batches(total)),
-        start: Some(token),
+        start: Some(resume::moved(&own, &start)),
     };
     Ok((stream, opened, descriptors))
+}
+
+/// Where the stream starts, and its part in its job if that has a name.
+async fn enter(
+    shared: &Shared,
+    open: &OpenStream,
+    dataset: &Dataset,
+    own: &v1::ResumeToken,
+) -> Result<(Mark, Option<Member>), StreamFailure> {
+    let name = JobName { job: open.job.clone(), dataset: dataset.title.clone() };
+    if let Some(found) = &open.resume {
+        let start = resume::start(found, own, dataset)?;
+        let token = resume::moved(own, &start);
+        return Ok((start, (!name.job.is_empty()).then(|| shared.jobs.enter(name, open.rank, &token))));
+    }
+    if name.job.is_empty() {
+        if open.resume_job {
+            return Err(StreamFailure::Invalid {
+                message: "only a job with a name can be gone on with".to_owned(),
+                hint: "give the stream a job name, the same in every run".to_owned(),
+            });
+        }
+        return Ok((Mark::default(), None));
+    }
+    if !open.resume_job {
+        return Ok((Mark::default(), Some(shared.jobs.enter(name, open.rank, own))));
+    }
+    let (member, start) = shared.jobs.go_on(name, open.rank, own).await?;
+    Ok((start, Some(member)))
 }
 
 /// A permutation of all records needs to know how many there are.

@@ -141,11 +141,11 @@ impl Stream {
         self.writer.clear();
         gathered.describe(self.loader.block_shift(), &mut self.writer);
         self.writer.encode(&batch::header(&gathered.picked, self.sent), &mut payload);
-        let (records, bytes) = (gathered.picked.records, gathered.bytes);
+        let (next, records, bytes) = (gathered.picked.next, gathered.picked.records, gathered.bytes);
         self.held.keep(self.sent, permit, gathered.blocks);
         self.send(KIND_BATCH, &payload).await?;
         self.payload = payload;
-        self.count_sent(records, bytes);
+        self.count_sent(next, records, bytes);
         Ok(())
     }
 }

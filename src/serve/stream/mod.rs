@@ -4,6 +4,7 @@ mod mixed;
 
 use super::batch::{Held, Needs};
 use super::failure::StreamFailure;
+use super::jobs::Member;
 use super::lookahead::LookAhead;
 use super::registry::{Entry, Waits};
 use super::walk::{Next, Walk};
@@ -12,9 +13,10 @@ use crate::telemetry::table::FIRST_BATCH;
 use feedline_proto::frame;
 use feedline_proto::shm::layout::{KIND_BATCH, KIND_END, KIND_ERROR};
 use feedline_proto::shm::producer::RingDescriptors;
-use feedline_proto::shm::{BatchWriter, Producer, Violation};
+use feedline_proto::shm::{BatchWriter, Mark, Producer, Violation};
 use prost::Message;
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,6 +44,9 @@ pub(super) struct Stream {
     returns: watch::Receiver<u64>,
     writer: BatchWriter,
     payload: Vec<u8>,
+    member: Option<Member>,
+    /// Places behind the batches that were sent and not yet taken.
+    marks: VecDeque<Mark>,
 }
 
 /// Descriptors to pass to the client, in the order of the protocol.
@@ -59,6 +64,7 @@ impl Stream {
         walk: Walk,
         held: Held,
         entry: Entry,
+        member: Option<Member>,
         ready: u64,
     ) -> Result<(Self, StreamDescriptors), StreamFailure> {
         let system = |what| move |cause: io::Error| StreamFailure::System { what, cause };
@@ -85,6 +91,8 @@ impl Stream {
             returns,
             writer: BatchWriter::default(),
             payload: Vec::new(),
+            member,
+            marks: VecDeque::new(),
         };
         Ok((stream, passed))
     }
@@ -141,13 +149,14 @@ impl Stream {
         needs.describe(&self.held, self.sent, self.loader.block_shift(), &mut self.writer, &mut payload);
         self.send(KIND_BATCH, &payload).await?;
         self.payload = payload;
-        self.count_sent(needs.records(), needs.bytes);
+        self.count_sent(needs.next(), needs.records(), needs.bytes);
         Ok(())
     }
 
     /// A batch more has gone out.
-    fn count_sent(&mut self, records: u64, bytes: u64) {
+    fn count_sent(&mut self, next: Mark, records: u64, bytes: u64) {
         self.sent += 1;
+        self.marks.push_back(next);
         let info = &self.entry.info;
         if self.sent == 1 {
             FIRST_BATCH.with([&info.about.label]).record(info.opened.elapsed());
@@ -245,6 +254,13 @@ impl Stream {
         if taken > self.sent || self.producer.returned() > taken {
             return Err(Violation("more batches were taken or given back than were sent"));
         }
+        let mut last = None;
+        while self.marks.len() as u64 > self.sent - taken {
+            last = self.marks.pop_front();
+        }
+        if let (Some(member), Some(mark)) = (&self.member, last) {
+            member.took(mark);
+        }
         let info = &self.entry.info;
         info.ready.store(self.sent - taken, Relaxed);
         info.held.store(taken - self.producer.returned(), Relaxed);
@@ -258,6 +274,13 @@ impl Stream {
     async fn woken(&mut self) {
         woken(&self.wake).await;
         self.producer.disarm();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // What was taken since the last look counts for the job. A client that lies is noted no more.
+        let _ = self.take_returns();
     }
 }
 
