@@ -71,6 +71,20 @@ impl Client {
         }
     }
 
+    /// Has the records of all shards counted, and with `publish` the index stored beside the data. Returns after half a second
+    /// with what is done so far: call it again on the same connection until [`IndexProgress::done`](v1::IndexProgress::done).
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] if a shard cannot be read, or the index cannot be stored.
+    pub fn index(&mut self, dataset: &[String], publish: bool) -> Result<v1::IndexProgress, Error> {
+        let dataset = dataset.to_vec();
+        self.request(request::Body::Index(v1::IndexDataset { dataset, publish }))?;
+        match self.receive(&mut Vec::new())? {
+            reply::Body::Index(progress) => Ok(progress),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Opens a stream; the connection becomes the stream's own.
     ///
     /// # Errors
@@ -137,6 +151,7 @@ fn unexpected(body: &reply::Body) -> Error {
         reply::Body::Error(_) => "error",
         reply::Body::Opened(_) => "stream",
         reply::Body::Status(_) => "status",
+        reply::Body::Index(_) => "index",
     };
     Error::Protocol(format!("the daemon answered with an unexpected {kind} reply"))
 }

@@ -37,7 +37,7 @@ mod token;
 pub use batch::Batch;
 pub use connection::Client;
 pub use error::{DaemonError, Error};
-pub use feedline_proto::v1::Status;
+pub use feedline_proto::v1::{IndexProgress, Status};
 pub use options::{Epochs, Remainder, Shuffle, StreamOptions};
 pub use stream::{Stream, Waits};
 pub use token::Token;

@@ -24,7 +24,7 @@ pub struct HelloReply {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Request {
-    #[prost(oneof = "request::Body", tags = "1, 2")]
+    #[prost(oneof = "request::Body", tags = "1, 2, 3")]
     pub body: ::core::option::Option<request::Body>,
 }
 /// Nested message and enum types in `Request`.
@@ -35,11 +35,13 @@ pub mod request {
         Open(super::OpenStream),
         #[prost(message, tag = "2")]
         Status(super::StatusRequest),
+        #[prost(message, tag = "3")]
+        Index(super::IndexDataset),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Reply {
-    #[prost(oneof = "reply::Body", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "reply::Body", tags = "1, 2, 3, 4, 5")]
     pub body: ::core::option::Option<reply::Body>,
 }
 /// Nested message and enum types in `Reply`.
@@ -54,6 +56,8 @@ pub mod reply {
         Opened(super::StreamOpened),
         #[prost(message, tag = "4")]
         Status(super::Status),
+        #[prost(message, tag = "5")]
+        Index(super::IndexProgress),
     }
 }
 /// A failure that a person can act on.
@@ -209,6 +213,34 @@ pub struct Segment {
     pub bytes: u64,
     #[prost(uint32, tag = "3")]
     pub slot_bytes: u32,
+}
+/// Counts the records of all shards, which takes a while: the reply comes after half a second with what is done so far, and
+/// the same request on the same connection goes on. Closing the connection stops the work.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IndexDataset {
+    #[prost(string, repeated, tag = "1")]
+    pub dataset: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Also store the index beside the data, for other nodes.
+    #[prost(bool, tag = "2")]
+    pub publish: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IndexProgress {
+    #[prost(uint64, tag = "1")]
+    pub shards: u64,
+    #[prost(uint64, tag = "2")]
+    pub counted_shards: u64,
+    #[prost(uint64, tag = "3")]
+    pub records: u64,
+    #[prost(uint64, tag = "4")]
+    pub bad_records: u64,
+    #[prost(bool, tag = "5")]
+    pub done: bool,
+    /// Where the index was published, if it was to be.
+    #[prost(string, tag = "6")]
+    pub published_url: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "7")]
+    pub published_bytes: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusRequest {}

@@ -45,7 +45,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "PATH", env = "FEEDLINE_SOCKET")]
         socket: Option<PathBuf>,
     },
-    /// Look at data sets without a daemon.
+    /// Look at data sets, and index them.
     Dataset {
         #[command(subcommand)]
         command: DatasetCommand,
@@ -77,7 +77,19 @@ pub(super) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DatasetCommand {
-    /// Count shards and records, and find what is empty, damaged or of another format.
+    /// Have the running daemon count all records, which the shuffle "full" needs before it starts.
+    Index {
+        /// URLs or patterns, or the name of a data set in the daemon's configuration.
+        #[arg(required = true)]
+        urls: Vec<String>,
+        /// Also store the index beside the data, as _feedline.index, for the daemons of other nodes.
+        #[arg(long)]
+        publish: bool,
+        /// The daemon's socket; without it the usual places are tried.
+        #[arg(long, value_name = "PATH", env = "FEEDLINE_SOCKET")]
+        socket: Option<PathBuf>,
+    },
+    /// Count shards and records, and find what is empty, damaged or of another format. Needs no daemon.
     Inspect {
         /// URLs or patterns, or the name of a data set in the configuration.
         #[arg(required = true)]

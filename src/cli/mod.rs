@@ -17,6 +17,7 @@ mod daemon;
 mod docs;
 mod doctor;
 mod effective;
+mod index;
 mod inspect;
 mod output;
 mod run;
@@ -93,6 +94,9 @@ fn dispatch(cli: Cli, daemon: Daemon, output: &mut Output<'_>) -> anyhow::Result
             let config = Config::load(&config.request(), &around)?;
             let options = inspect::Options { urls, scan: !no_scan, threads };
             inspect::run(&options, &config, output)
+        }
+        Command::Dataset { command: DatasetCommand::Index { urls, publish, socket } } => {
+            index::run(&urls, publish, socket.as_deref(), output)
         }
         Command::Docs { page } => docs::run(page, output),
     }

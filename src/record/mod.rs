@@ -35,6 +35,7 @@ mod frame;
 mod index;
 mod index_bytes;
 mod inflate;
+mod published;
 mod scanner;
 mod sniff;
 #[cfg(test)]
@@ -46,5 +47,8 @@ pub use frame::{FOOTER_BYTES, FRAME_BYTES, FrameIter, HEADER_BYTES, append_recor
 pub use index::{BadFrame, BrokenTail, Frame, IndexMark, ShardIndex};
 pub use index_bytes::IndexError;
 pub use inflate::{InflateError, Inflater, Step};
+pub use published::{
+    PUBLISHED_HEADER, PublishedEntry, PublishedTable, published_bytes, read_table, table_bytes,
+};
 pub use scanner::Scanner;
 pub use sniff::{Format, sniff};

@@ -228,7 +228,7 @@ async fn serve(
     let shared = Arc::new(Shared {
         loader: engine.loader.clone(),
         leases: engine.leases.clone(),
-        datasets: Datasets::new(engine.stores.clone(), config.dataset.clone()),
+        datasets: Arc::new(Datasets::new(engine.stores.clone(), config.dataset.clone())),
         registry: Arc::new(Registry::default()),
         jobs: Arc::clone(&jobs),
         disk: engine.ring.clone(),

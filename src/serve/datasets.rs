@@ -1,6 +1,7 @@
 //! Names and URLs to sorted lists of objects, shared by all streams that read the same.
 
 use super::failure::StreamFailure;
+use super::published;
 use crate::config;
 use crate::loader::Loader;
 use crate::record::CorruptPolicy;
@@ -48,6 +49,12 @@ impl Dataset {
     /// Counts of all shards, if [`Self::count`] has found them.
     pub(super) fn counts(&self) -> Option<&[ShardCount]> {
         self.counts.get().map(Vec::as_slice)
+    }
+
+    /// Counts as [`Self::count`] does, away from the runtime's threads; whether all is known.
+    pub(super) async fn is_counted(self: &Arc<Self>, loader: &Loader) -> bool {
+        let (dataset, loader) = (Arc::clone(self), loader.clone());
+        tokio::task::spawn_blocking(move || dataset.count(&loader).is_some()).await.unwrap_or(false)
     }
 
     /// Records that can be read, if all shards have been scanned before. Reads indexes from disk at the first success; call it
@@ -101,8 +108,8 @@ impl Datasets {
         &self.stores
     }
 
-    /// The dataset behind a configured name, or behind URLs and patterns.
-    pub(super) async fn resolve(&self, asked: &[String]) -> Result<Arc<Dataset>, StreamFailure> {
+    /// Label, policy and URLs of a configured name, or of URLs and patterns.
+    fn meant(&self, asked: &[String]) -> Result<(String, CorruptPolicy, Vec<String>), StreamFailure> {
         let named = match asked {
             [name] => self.configured.get(name).map(|dataset| (name.clone(), dataset)),
             _ => None,
@@ -128,6 +135,22 @@ impl Datasets {
                 hint: "give a dataset name or a URL".to_owned(),
             });
         }
+        Ok((label, corrupt, urls))
+    }
+
+    /// The URLs and patterns of a dataset.
+    pub(super) fn urls(&self, asked: &[String]) -> Result<Vec<SourceUrl>, StreamFailure> {
+        let (_, _, urls) = self.meant(asked)?;
+        Ok(urls.iter().map(|url| SourceUrl::parse(url)).collect::<Result<_, _>>()?)
+    }
+
+    /// The dataset behind a configured name, or behind URLs and patterns.
+    pub(super) async fn resolve(
+        &self,
+        asked: &[String],
+        loader: &Loader,
+    ) -> Result<Arc<Dataset>, StreamFailure> {
+        let (label, corrupt, urls) = self.meant(asked)?;
         let mut key = urls.clone();
         key.push(label.clone());
         let turn = self.turn(key);
@@ -136,7 +159,9 @@ impl Datasets {
             return Ok(dataset);
         }
         let parsed = urls.iter().map(|url| SourceUrl::parse(url)).collect::<Result<Vec<_>, _>>()?;
-        let shards: Vec<_> = self.stores.list(&parsed).await?.into_iter().map(Arc::new).collect();
+        let mut objects = self.stores.list(&parsed).await?;
+        objects.retain(|object| object.url.rsplit('/').next().is_none_or(|name| name != published::NAME));
+        let shards: Vec<_> = objects.into_iter().map(Arc::new).collect();
         if shards.iter().all(|shard| shard.size == 0) {
             return Err(StreamFailure::Empty {
                 message: format!(
@@ -153,6 +178,11 @@ impl Datasets {
         let title = asked.join(" ");
         let content = content(&shards);
         let dataset = Arc::new(Dataset { label, title, shards, corrupt, content, counts: OnceLock::new() });
+        if !dataset.is_counted(loader).await
+            && published::adopt(&self.stores, &parsed, &dataset, loader).await > 0
+        {
+            dataset.is_counted(loader).await;
+        }
         *live = Arc::downgrade(&dataset);
         Ok(dataset)
     }

@@ -3,6 +3,7 @@
 use super::batch::Held;
 use super::datasets::{Dataset, Datasets};
 use super::failure::StreamFailure;
+use super::indexing::Indexing;
 use super::jobs::{JobName, Jobs, Member};
 use super::registry::{Opening, Registry};
 use super::resume;
@@ -33,7 +34,7 @@ use tokio::time::timeout;
 pub(super) struct Shared {
     pub(super) loader: Loader,
     pub(super) leases: Leases,
-    pub(super) datasets: Datasets,
+    pub(super) datasets: Arc<Datasets>,
     pub(super) registry: Arc<Registry>,
     pub(super) jobs: Arc<Jobs>,
     pub(super) reporter: Reporter,
@@ -100,6 +101,7 @@ impl Session {
             pid: std::process::id(),
         };
         self.reply(reply::Body::Hello(hello)).await?;
+        let mut indexing = None;
         loop {
             let request = match self.receive::<Request>().await? {
                 Heard::Message(request) => request,
@@ -110,6 +112,18 @@ impl Session {
                 Some(request::Body::Status(_)) => {
                     let status = self.shared.reporter.status(&self.shared);
                     self.reply(reply::Body::Status(status)).await?;
+                }
+                Some(request::Body::Index(request)) => {
+                    let progress =
+                        Indexing::go_on(&mut indexing, &request, &self.shared.datasets, &self.shared.loader);
+                    let progress = tokio::select! {
+                        progress = progress => progress,
+                        () = hung_up(&self.socket) => return Ok(()),
+                    };
+                    match progress {
+                        Ok(progress) => self.reply(reply::Body::Index(progress)).await?,
+                        Err(failure) => self.write(&error_reply(&failure)).await?,
+                    }
                 }
                 Some(request::Body::Open(open)) => {
                     // Opening may list a large bucket; a client that goes away meanwhile is not waited for.
@@ -249,7 +263,7 @@ async fn open_stream(
     uid: u32,
 ) -> Result<(Stream, v1::StreamOpened, StreamDescriptors), StreamFailure> {
     let (deal, shuffle) = checked(open)?;
-    let dataset = shared.datasets.resolve(&open.dataset).await?;
+    let dataset = shared.datasets.resolve(&open.dataset, &shared.loader).await?;
     let (known, loader) = (Arc::clone(&dataset), shared.loader.clone());
     let total = tokio::task::spawn_blocking(move || known.count(&loader)).await.ok().flatten();
     if shuffle == Shuffle::Full && total.is_none() {
