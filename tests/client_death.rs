@@ -131,6 +131,25 @@ fn a_hoarder_stalls_itself_and_nobody_else_and_its_bytes_stay() {
 }
 
 #[test]
+fn batches_outlive_their_stream_and_do_not_change() {
+    let daemon = daemon();
+    let mut stream = daemon.open(&options(&daemon));
+    let kept: Vec<_> = (0..5).map(|_| stream.next_batch_within(LIMIT).expect("one").expect("one")).collect();
+    let copies: Vec<Vec<Vec<u8>>> =
+        kept.iter().map(|batch| batch.iter().map(<[u8]>::to_vec).collect()).collect();
+    drop(stream);
+    // Another job runs over the pool several times meanwhile.
+    let other = daemon.dir().join("other");
+    write_shards(&other, &[2000, 2000, 2000], |shard, record| tagged(shard + 9, record, 3000));
+    assert_eq!(daemon.records(&StreamOptions::new(pattern(&other)).batch_size(100).epochs(2)).len(), 12_000);
+    for (batch, copy) in kept.iter().zip(&copies) {
+        assert!(batch.iter().eq(copy.iter().map(Vec::as_slice)), "held bytes changed");
+    }
+    drop(kept);
+    daemon.wait_until_idle();
+}
+
+#[test]
 fn the_death_of_the_daemon_is_noticed_at_once_and_held_batches_stay_readable() {
     let mut daemon = daemon();
     let mut stream = daemon.open(&options(&daemon));

@@ -1,19 +1,23 @@
 //! A batch of records.
 
 use feedline_proto::shm::Records;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// Records of one step, as slices of shared memory.
 ///
 /// The bytes stay as they are for as long as the batch lives; dropping it gives them back to the daemon. Batches may be
-/// kept and dropped in any order and on any thread.
+/// kept and dropped in any order and on any thread, and may outlive their stream.
 #[derive(Debug)]
 pub struct Batch {
+    // Dropped in this order: given back first, and then the connection, if the stream is gone.
     records: Records,
+    _connection: Arc<UnixStream>,
 }
 
 impl Batch {
-    pub(crate) fn new(records: Records) -> Self {
-        Self { records }
+    pub(crate) fn new(records: Records, connection: Arc<UnixStream>) -> Self {
+        Self { records, _connection: connection }
     }
 
     /// Number of records, pads included; never 0.

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Link {
     pub(crate) consumer: Consumer,
     event: OwnedFd,
-    socket: UnixStream,
+    /// Shared with the batches: while one of them lives the daemon must not take its blocks for free.
+    socket: Arc<UnixStream>,
     pub(crate) opened: StreamOpened,
 }
 
@@ -33,7 +34,12 @@ impl Link {
         let pool = Arc::new(PoolView::map(segments).map_err(map)?);
         let consumer =
             Consumer::new(ring, opened.ring_bytes, returns, opened.return_entries, wake_daemon, pool);
-        Ok(Self { consumer: consumer.map_err(map)?, event, socket, opened })
+        Ok(Self { consumer: consumer.map_err(map)?, event, socket: Arc::new(socket), opened })
+    }
+
+    /// Keeps the connection open.
+    pub(crate) fn hold(&self) -> Arc<UnixStream> {
+        Arc::clone(&self.socket)
     }
 
     /// Sleeps until an entry is there, the daemon is gone, or the time is over.

@@ -25,6 +25,7 @@ pub struct Waits {
 /// Batches of one rank, in order. An iterator that ends after the last epoch; dropping it closes the stream.
 #[derive(Debug)]
 pub struct Stream {
+    link: Box<Link>,
     state: State,
     /// What was asked for, to ask again.
     request: OpenStream,
@@ -38,7 +39,7 @@ pub struct Stream {
 
 #[derive(Debug)]
 enum State {
-    Open(Box<Link>),
+    Open,
     /// The daemon has gone, at this time.
     Gone(Instant),
     Finished,
@@ -56,7 +57,8 @@ impl Stream {
         let token = token
             .ok_or_else(|| Error::Protocol("the daemon does not say where the stream starts".to_owned()))?;
         Ok(Self {
-            state: State::Open(Box::new(link)),
+            link: Box::new(link),
+            state: State::Open,
             request,
             path,
             reconnect,
@@ -117,15 +119,15 @@ impl Stream {
     fn next_before(&mut self, limit: Option<Duration>) -> Result<Option<Batch>, Error> {
         let start = Instant::now();
         let outcome = loop {
-            match &mut self.state {
+            match self.state {
                 State::Finished => return Ok(None),
                 State::Gone(since) => {
-                    let since = *since;
                     if let Err(error) = self.come_back(since, start, limit) {
                         break Err(error);
                     }
                 }
-                State::Open(link) => {
+                State::Open => {
+                    let link = &mut self.link;
                     let ready = match link.consumer.take() {
                         Ok(Some(entry)) => Some(entry),
                         Ok(None) => None,
@@ -156,7 +158,7 @@ impl Stream {
         match outcome {
             Ok(Entry::Batch(records)) => {
                 self.token = Token::at(&self.token, &records.header().next).0;
-                Ok(Some(Batch::new(records)))
+                Ok(Some(Batch::new(records, self.link.hold())))
             }
             Ok(Entry::End) => {
                 self.state = State::Finished;
@@ -191,7 +193,7 @@ impl Stream {
             match Client::connect(&self.path).and_then(|client| Link::open(client, request.clone())) {
                 Ok(link) => {
                     self.waits.time += since.elapsed();
-                    self.state = State::Open(Box::new(link));
+                    (*self.link, self.state) = (link, State::Open);
                     return Ok(());
                 }
                 Err(Error::NoDaemon { .. } | Error::DaemonGone) => {}
