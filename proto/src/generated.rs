@@ -123,6 +123,11 @@ pub struct ResumeToken {
     pub slot: u64,
     #[prost(uint64, tag = "11")]
     pub slot_position: u64,
+    /// Parts that the dataset is divided into, and records taken of each in turn; 0 without parts.
+    #[prost(uint64, tag = "12")]
+    pub parts: u64,
+    #[prost(uint64, tag = "13")]
+    pub chunk: u64,
 }
 /// What the daemon keeps on disk of a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -178,6 +183,10 @@ pub struct OpenStream {
     /// Go on where the job of this name and dataset was, as far as the daemon knows; from the start if it knows nothing.
     #[prost(bool, tag = "14")]
     pub resume_job: bool,
+    /// Divide the dataset into so many parts, the same in every epoch, and give each an equal share of every global batch; 0:
+    /// do not.
+    #[prost(uint64, tag = "15")]
+    pub parts: u64,
 }
 /// Answer to OpenStream. Descriptors come with it, in this order: descriptor ring (read-only use), return ring,
 /// eventfd that wakes the client, socket that wakes the daemon, then one per pool segment.

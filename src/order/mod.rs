@@ -24,10 +24,12 @@
 
 mod counts;
 mod deal;
+mod parts;
 mod permutation;
 mod sequence;
 
 pub use counts::{Counts, Located};
 pub use deal::{Deal, Remainder, Share};
+pub use parts::Parts;
 pub use permutation::{Permutation, epoch_key};
 pub use sequence::{EpochOrder, Mixing, Shuffle};

@@ -1,6 +1,7 @@
 //! The sequence of an epoch: from a position to a record, and back.
 
 use super::counts::{Counts, Located};
+use super::parts::{PartCounts, Parts};
 use super::permutation::{Permutation, epoch_key, sub_key};
 use std::num::NonZeroU64;
 
@@ -50,21 +51,45 @@ impl Shuffle {
 pub struct EpochOrder {
     shards: u64,
     shuffle: Shuffle,
-    permutation: Option<Permutation>,
-    key: u64,
+    parts: Option<Parts>,
+    /// Which shards make which part; the same in every epoch. Without parts the identity.
+    membership: Option<Permutation>,
+    shard_key: u64,
+    record_key: u64,
 }
 
 impl EpochOrder {
     /// The order of `shards` shards (numbered by key) in epoch `epoch`.
-    pub fn new(shards: u64, shuffle: Shuffle, seed: u64, epoch: u64) -> Self {
-        let permutation = match shuffle {
+    pub fn new(shards: u64, shuffle: Shuffle, parts: Option<Parts>, seed: u64, epoch: u64) -> Self {
+        // Neighbouring keys are often alike, so a part is drawn from all over the dataset; but what is sequential stays so.
+        let membership = (parts.is_some() && shuffle != Shuffle::Sequential)
+            .then(|| Permutation::new(shards, epoch_key(seed, 0, "parts")));
+        Self {
+            shards,
+            shuffle,
+            parts,
+            membership,
+            shard_key: epoch_key(seed, epoch, "shards"),
+            record_key: epoch_key(seed, epoch, "records"),
+        }
+    }
+
+    /// Slots of the part that `slot` belongs to: first, and one behind the last.
+    fn part_of(&self, slot: u64) -> (u64, u64) {
+        self.parts.map_or((0, self.shards), |parts| parts.slots_around(slot, self.shards))
+    }
+
+    /// Key and first slot of the permutation of the shards of the slot's part.
+    fn shard_permutation(&self, slot: u64) -> Option<(u64, Permutation)> {
+        match self.shuffle {
             // A permutation of all records has no use for one of the shards.
             Shuffle::Sequential | Shuffle::Full => None,
             Shuffle::Shards | Shuffle::Blocks(_) => {
-                Some(Permutation::new(shards, epoch_key(seed, epoch, "shards")))
+                let (first, end) = self.part_of(slot);
+                let key = if first == 0 { self.shard_key } else { sub_key(self.shard_key, first) };
+                Some((first, Permutation::new(end - first, key)))
             }
-        };
-        Self { shards, shuffle, permutation, key: epoch_key(seed, epoch, "records") }
+        }
     }
 
     /// Number of shards.
@@ -78,7 +103,11 @@ impl EpochOrder {
     /// If there is no such slot.
     pub fn shard_at(&self, slot: u64) -> u64 {
         assert!(slot < self.shards, "slot {slot} of {} shards", self.shards);
-        self.permutation.map_or(slot, |permutation| permutation.forward(slot))
+        let place = match self.shard_permutation(slot) {
+            Some((first, permutation)) => first + permutation.forward(slot - first),
+            None => slot,
+        };
+        self.membership.map_or(place, |membership| membership.forward(place))
     }
 
     /// The slot of shard `shard`.
@@ -87,7 +116,11 @@ impl EpochOrder {
     /// If there is no such shard.
     pub fn slot_of(&self, shard: u64) -> u64 {
         assert!(shard < self.shards, "shard {shard} of {}", self.shards);
-        self.permutation.map_or(shard, |permutation| permutation.inverse(shard))
+        let place = self.membership.map_or(shard, |membership| membership.inverse(shard));
+        match self.shard_permutation(place) {
+            Some((first, permutation)) => first + permutation.inverse(place - first),
+            None => place,
+        }
     }
 
     /// Slots whose records are mixed with those of `slot`: first, and one behind the last.
@@ -95,17 +128,40 @@ impl EpochOrder {
         match self.shuffle {
             Shuffle::Sequential | Shuffle::Shards => (slot, slot + 1),
             Shuffle::Blocks(Mixing { shards, .. }) => {
-                let first = slot / shards * shards.get();
-                (first, self.shards.min(first.saturating_add(shards.get())))
+                let (part, end) = self.part_of(slot);
+                let first = part + (slot - part) / shards * shards.get();
+                (first, end.min(first.saturating_add(shards.get())))
             }
-            Shuffle::Full => (0, self.shards),
+            Shuffle::Full => self.part_of(slot),
         }
+    }
+
+    /// The group behind that of `slot` in the same part, if there is one.
+    pub fn next_group(&self, slot: u64) -> Option<(u64, u64)> {
+        let (_, end) = self.group(slot);
+        (end < self.part_of(slot).1).then(|| self.group(end))
+    }
+
+    /// The group in which the part of `slot` begins.
+    pub fn first_group(&self, slot: u64) -> (u64, u64) {
+        self.group(self.part_of(slot).0)
+    }
+
+    /// The group that the first turn of the epoch takes `position` from. Needs no counts.
+    pub fn group_at_start(&self, position: u64) -> (u64, u64) {
+        self.group(self.parts.map_or(0, |parts| parts.slot_at_start(position, self.shards)))
+    }
+
+    /// Whether records that follow each other in the sequence follow each other in a shard.
+    pub fn keeps_records_together(&self) -> bool {
+        self.parts.is_none() && self.shuffle.keeps_records_together()
     }
 
     /// Positions whose records can be told with these counts: all below this one.
     pub fn certain(&self, counts: &Counts) -> u64 {
         let Some(unknown) = counts.first_unknown() else { return counts.certain() };
         match self.shuffle {
+            _ if self.parts.is_some() => 0,
             Shuffle::Sequential | Shuffle::Shards => counts.certain(),
             Shuffle::Blocks(_) => counts.start_of(self.group(unknown).0).unwrap_or(0),
             Shuffle::Full => 0,
@@ -114,18 +170,25 @@ impl EpochOrder {
 
     /// The record at `position`.
     pub fn locate(&self, position: u64, counts: &Counts) -> Located {
+        let unknown = |place| counts.first_unknown().map_or(place, |slot| Located::Unknown { slot });
+        let position = match &self.parts {
+            None => position,
+            Some(parts) => match PartCounts::of(parts, self.shards, counts) {
+                Some(known) if position < known.total() => known.to_place(position),
+                Some(known) => return Located::PastEnd { total: known.total() },
+                None => return unknown(counts.locate(position)),
+            },
+        };
         let place = counts.locate(position);
         let Located::At { slot, .. } = place else { return place };
-        let Some((start, length)) = self.span(slot, counts) else {
-            return counts.first_unknown().map_or(place, |slot| Located::Unknown { slot });
-        };
+        let Some((start, length)) = self.span(slot, counts) else { return unknown(place) };
         match self.shuffle {
             Shuffle::Sequential | Shuffle::Shards => place,
             Shuffle::Blocks(mixing) => {
-                let group = Group::new(mixing, length, sub_key(self.key, self.group(slot).0));
+                let group = Group::new(mixing, length, sub_key(self.record_key, self.group(slot).0));
                 counts.locate(start + group.forward(position - start))
             }
-            Shuffle::Full => counts.locate(Permutation::new(length, self.key).forward(position)),
+            Shuffle::Full => counts.locate(start + self.full(slot, length).forward(position - start)),
         }
     }
 
@@ -133,18 +196,31 @@ impl EpochOrder {
     pub fn position(&self, slot: u64, record: u64, counts: &Counts) -> Option<u64> {
         let place = counts.start_of(slot)? + record;
         let (start, length) = self.span(slot, counts)?;
-        Some(match self.shuffle {
+        let place = match self.shuffle {
             Shuffle::Sequential | Shuffle::Shards => place,
             Shuffle::Blocks(mixing) => {
-                let group = Group::new(mixing, length, sub_key(self.key, self.group(slot).0));
+                let group = Group::new(mixing, length, sub_key(self.record_key, self.group(slot).0));
                 start + group.inverse(place - start)
             }
-            Shuffle::Full => Permutation::new(length, self.key).inverse(place),
-        })
+            Shuffle::Full => start + self.full(slot, length).inverse(place - start),
+        };
+        match &self.parts {
+            None => Some(place),
+            Some(parts) => Some(PartCounts::of(parts, self.shards, counts)?.to_position(place)),
+        }
+    }
+
+    /// The permutation of all records of the slot's part.
+    fn full(&self, slot: u64, records: u64) -> Permutation {
+        let first = self.part_of(slot).0;
+        Permutation::new(records, if first == 0 { self.record_key } else { sub_key(self.record_key, first) })
     }
 
     /// A slot from which on `position` can be told without counting what lies before, and the slot's first position.
     pub fn anchor(&self, position: u64, counts: &Counts) -> (u64, u64) {
+        if self.parts.is_some() {
+            return (0, 0);
+        }
         let (slot, start) = counts.anchor(position);
         match self.shuffle {
             Shuffle::Sequential | Shuffle::Shards => (slot, start),

@@ -15,7 +15,12 @@ fn counts(records: &[u64], order: &EpochOrder) -> Counts {
 
 /// The whole epoch as (shard, record).
 fn sequence(records: &[u64], shuffle: Shuffle, seed: u64, epoch: u64) -> Vec<(u64, u64)> {
-    let order = EpochOrder::new(records.len() as u64, shuffle, seed, epoch);
+    parted(records, shuffle, None, seed, epoch)
+}
+
+fn parted(records: &[u64], shuffle: Shuffle, parts: Option<Parts>, seed: u64, epoch: u64) -> Vec<(u64, u64)> {
+    let order = EpochOrder::new(records.len() as u64, shuffle, parts, seed, epoch);
+    assert!((0..order.shards()).all(|slot| order.slot_of(order.shard_at(slot)) == slot));
     let counts = counts(records, &order);
     let record = |position| match order.locate(position, &counts) {
         Located::At { slot, record } => {
@@ -39,7 +44,7 @@ fn sorted(mut sequence: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 #[test]
 fn each_epoch_has_its_own_order_and_the_same_again() {
     let order = |epoch| {
-        let order = EpochOrder::new(14, Shuffle::Shards, 9, epoch);
+        let order = EpochOrder::new(14, Shuffle::Shards, None, 9, epoch);
         (0..14).map(|slot| order.shard_at(slot)).collect::<Vec<_>>()
     };
     assert_eq!(order(0), order(0));
@@ -47,7 +52,7 @@ fn each_epoch_has_its_own_order_and_the_same_again() {
     let mut sorted = order(2);
     sorted.sort_unstable();
     assert_eq!(sorted, (0..14).collect::<Vec<_>>());
-    let order = EpochOrder::new(14, Shuffle::Shards, 9, 2);
+    let order = EpochOrder::new(14, Shuffle::Shards, None, 9, 2);
     assert!((0..14).all(|slot| order.slot_of(order.shard_at(slot)) == slot));
 }
 
@@ -69,7 +74,7 @@ const FULL: [(u64, u64); 6] = [(2, 1), (4, 2), (4, 1), (4, 3), (4, 0), (2, 4)];
 #[test]
 fn blocks_stay_within_their_group_and_runs_within_their_windows() {
     let records = vec![100; 20];
-    let order = EpochOrder::new(20, Shuffle::Blocks(mixing(4, 10, 50)), 1, 0);
+    let order = EpochOrder::new(20, Shuffle::Blocks(mixing(4, 10, 50)), None, 1, 0);
     let counts = counts(&records, &order);
     for position in 0..2_000 {
         let Located::At { slot, .. } = order.locate(position, &counts) else { panic!("known") };
@@ -91,7 +96,7 @@ fn blocks_stay_within_their_group_and_runs_within_their_windows() {
 
 #[test]
 fn a_group_can_be_told_as_soon_as_its_shards_are_counted() {
-    let order = EpochOrder::new(10, Shuffle::Blocks(mixing(4, 2, 8)), 1, 0);
+    let order = EpochOrder::new(10, Shuffle::Blocks(mixing(4, 2, 8)), None, 1, 0);
     let mut counts = Counts::new(10);
     for slot in 0..10 {
         let certain = [0, 0, 0, 0, 12, 12, 12, 12, 24, 24][usize::try_from(slot).unwrap()];
@@ -107,16 +112,58 @@ fn a_group_can_be_told_as_soon_as_its_shards_are_counted() {
     assert_eq!((order.group(5), order.group(9)), ((4, 8), (8, 10)));
 }
 
+#[test]
+fn each_part_gives_its_chunk_in_turn_and_keeps_its_shards_in_every_epoch() {
+    let records = [50; 12];
+    let number = |number| NonZeroU64::new(number).unwrap();
+    let parts = Some(Parts { count: number(3), chunk: number(20) });
+    for shuffle in [Shuffle::Shards, Shuffle::Blocks(mixing(2, 5, 20)), Shuffle::Full] {
+        let mut of_part: Vec<Vec<Vec<u64>>> = Vec::new();
+        for epoch in 0..3 {
+            let sequence = parted(&records, shuffle, parts, 9, epoch);
+            let shards = (0..3).map(|part| {
+                let own = sequence.chunks(20).skip(part).step_by(3).flatten();
+                let mut shards: Vec<u64> = own.map(|&(shard, _)| shard).collect();
+                shards.sort_unstable();
+                shards.dedup();
+                shards
+            });
+            of_part.push(shards.collect());
+        }
+        assert!(of_part[0].iter().all(|shards| shards.len() == 4), "{of_part:?}");
+        assert!(of_part.iter().all(|epoch| *epoch == of_part[0]), "{of_part:?}");
+        let first = |epoch| parted(&records, shuffle, parts, 9, epoch)[..20].to_vec();
+        assert_ne!(first(0), first(1), "a new order in each epoch");
+    }
+}
+
+#[test]
+fn parts_of_unequal_size_leave_a_rest_and_lose_nothing() {
+    let number = |number| NonZeroU64::new(number).unwrap();
+    let parts = Some(Parts { count: number(2), chunk: number(4) });
+    // Parts of 5 and 13 records: one turn of four each, then the rests of 1 and 9.
+    let sequence = parted(&[5, 0, 13, 0], Shuffle::Sequential, parts, 0, 0);
+    assert_eq!(sequence[..4], [(0, 0), (0, 1), (0, 2), (0, 3)]);
+    assert_eq!(sequence[4..8], [(2, 0), (2, 1), (2, 2), (2, 3)]);
+    assert_eq!(sequence[8..10], [(0, 4), (2, 4)]);
+    // More parts than shards.
+    let parts = Some(Parts { count: number(7), chunk: number(4) });
+    assert_eq!(sorted(parted(&[5, 3], Shuffle::Full, parts, 0, 0)), all(&[5, 3]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
     fn every_record_comes_once_in_every_order(
         records in prop::collection::vec(0_u64..40, 1..12), seed in any::<u64>(), epoch in 0_u64..5,
-        (shards, run, window) in (1_u64..14, 1_u64..20, 1_u64..50),
+        (shards, run, window) in (1_u64..14, 1_u64..20, 1_u64..50), (parts, chunk) in (1_u64..6, 1_u64..9),
     ) {
         for shuffle in [Shuffle::Sequential, Shuffle::Shards, Shuffle::Full, Shuffle::Blocks(mixing(shards, run, window))] {
-            let sequence = sequence(&records, shuffle, seed, epoch);
-            prop_assert_eq!(sorted(sequence), all(&records));
+            let whole = sequence(&records, shuffle, seed, epoch);
+            prop_assert_eq!(sorted(whole), all(&records));
+            let number = |number| NonZeroU64::new(number).unwrap();
+            let parts = Some(Parts { count: number(parts), chunk: number(chunk) });
+            prop_assert_eq!(sorted(parted(&records, shuffle, parts, seed, epoch)), all(&records));
         }
     }
 }

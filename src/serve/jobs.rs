@@ -107,13 +107,13 @@ impl Jobs {
         Member { jobs: Arc::clone(self), name, rank }
     }
 
-    /// Enters a stream that goes on where its job is; `own` is the token of one that starts at the beginning. Gives where.
+    /// Enters a stream that goes on where its job is; `own` is the token of one that starts at the beginning. Gives its token.
     pub(super) async fn go_on(
         self: &Arc<Self>,
         name: JobName,
         rank: u32,
         own: &ResumeToken,
-    ) -> Result<(Member, Mark), StreamFailure> {
+    ) -> Result<(Member, ResumeToken), StreamFailure> {
         let mut closed = self.closed.subscribe();
         let wait = async {
             while self
@@ -150,8 +150,9 @@ impl Jobs {
         let start = run.ranks.get(&rank).copied().unwrap_or_else(|| resume::place(&run.token));
         run.ranks.insert(rank, start);
         *run.open.entry(rank).or_default() += 1;
+        let token = resume::moved(&run.token, &start);
         drop(runs);
-        Ok((Member { jobs: Arc::clone(self), name, rank }, start))
+        Ok((Member { jobs: Arc::clone(self), name, rank }, token))
     }
 
     /// Sees every batch that is taken.

@@ -4,8 +4,9 @@
 //! asked for once. Blocks in the cache are read into the pool; shards that are not cached or not known are fetched whole
 //! as far as the window reaches into them.
 
-use super::walk::Walk;
+use super::walk::{Group, Walk};
 use crate::loader::{Handle, Loader};
+use crate::order::Shuffle;
 use std::collections::VecDeque;
 
 /// A shard that the window has entered.
@@ -86,8 +87,8 @@ impl LookAhead {
 /// The far end of the window where records are mixed: groups of shards instead of blocks.
 #[derive(Debug, Default)]
 pub(super) struct GroupAhead {
-    /// Epoch and first slot of the group in use, and how many parts of it are used up.
-    at: Option<(u64, u64, u64)>,
+    /// Epoch, and of each group in use the first slot and how many parts of it are used up.
+    at: (u64, Vec<(u64, u64)>),
 }
 
 impl GroupAhead {
@@ -96,40 +97,48 @@ impl GroupAhead {
 
     /// Moves on to where the stream is. Never waits.
     pub(super) fn advance(&mut self, walk: &mut Walk, loader: &Loader) {
-        let (epoch, (first, end), used) = walk.group();
+        if walk.plan.shuffle == Shuffle::Full {
+            // Every shard is as near as any other: each comes in when its first record is needed, and stays.
+            return;
+        }
+        let (epoch, groups) = walk.groups();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to PARTS")]
-        let part = (used * Self::PARTS as f64) as u64;
-        if !walk.has_epoch(epoch) || self.at == Some((epoch, first, part)) {
+        let part = |group: &Group| (group.used * Self::PARTS as f64) as u64;
+        let at = (epoch, groups.iter().map(|group| (group.slots.0, part(group))).collect());
+        if !walk.has_epoch(epoch) || self.at == at {
             return;
         }
-        self.at = Some((epoch, first, part));
-        if end - first < walk.shards() {
-            walk.forget_before(epoch, first);
+        self.at = at;
+        let mut keep: Vec<(u64, (u64, u64))> = groups.iter().map(|group| (epoch, group.slots)).collect();
+        let order = walk.plan.order(epoch);
+        for group in &groups {
+            let first = group.slots.0;
+            let next = match order.next_group(first) {
+                Some(slots) => (epoch, slots),
+                None => (epoch + 1, walk.plan.order(epoch + 1).first_group(first)),
+            };
+            bring(walk, loader, epoch, group.slots, Self::PARTS);
+            // The next group of a part that is one group is the same shards.
+            if walk.has_epoch(next.0) && next.1 != group.slots {
+                bring(walk, loader, next.0, next.1, part(group));
+                keep.push(next);
+            }
         }
-        for slot in first..end {
-            bring(walk, loader, epoch, slot, Self::PARTS);
-        }
-        let (epoch, first) = if end < walk.shards() { (epoch, end) } else { (epoch + 1, 0) };
-        // The next group of a dataset that is one group is the same shards.
-        if !walk.has_epoch(epoch) || end - first.min(end) >= walk.shards() {
-            return;
-        }
-        let (first, end) = walk.plan.order(epoch).group(first);
-        for slot in first..end {
-            bring(walk, loader, epoch, slot, part);
-        }
+        walk.forget_others(&keep);
     }
 }
 
-/// Has so many parts of a shard brought into the cache, if it is not there.
-fn bring(walk: &mut Walk, loader: &Loader, epoch: u64, slot: u64, parts: u64) {
-    let handle = walk.handle(epoch, slot);
-    if handle.index().complete() && loader.parts().cache.contains(&handle.id()) {
-        return;
+/// Has so many parts of each shard brought into the cache that is not there.
+fn bring(walk: &mut Walk, loader: &Loader, epoch: u64, slots: (u64, u64), parts: u64) {
+    for slot in slots.0..slots.1 {
+        let handle = walk.handle(epoch, slot);
+        if handle.index().complete() && loader.parts().cache.contains(&handle.id()) {
+            continue;
+        }
+        let blocks = content_blocks(&handle, loader);
+        handle.want(if parts == GroupAhead::PARTS { u64::MAX } else { blocks * parts / GroupAhead::PARTS });
+        loader.ensure(&handle);
     }
-    let blocks = content_blocks(&handle, loader);
-    handle.want(if parts == GroupAhead::PARTS { u64::MAX } else { blocks * parts / GroupAhead::PARTS });
-    loader.ensure(&handle);
 }
 
 /// Blocks of a shard, as far as known: before its content is, those of the object as it stands.

@@ -2,7 +2,7 @@
 
 use super::datasets::Dataset;
 use super::failure::StreamFailure;
-use crate::order::{Mixing, Shuffle};
+use crate::order::{Mixing, Parts, Shuffle};
 use feedline_proto::shm::Mark;
 use feedline_proto::v1::{self, OpenStream, ResumeToken};
 use std::num::NonZeroU64;
@@ -18,8 +18,41 @@ pub(super) fn mixing(asked: Option<&v1::Mixing>) -> Mixing {
     }
 }
 
+/// How the dataset is divided, with chunks that make a global batch.
+pub(super) fn parts(open: &OpenStream) -> Result<Option<Parts>, StreamFailure> {
+    let Some(count) = NonZeroU64::new(open.parts) else { return Ok(None) };
+    let refuse = |message: String, hint: String| Err(StreamFailure::Invalid { message, hint });
+    if count.get() > MOST_PARTS {
+        return refuse(
+            format!("{count} parts are too many"),
+            format!("at most {MOST_PARTS} nodes are allowed"),
+        );
+    }
+    let global = u64::from(open.batch_size) * u64::from(open.world_size);
+    match NonZeroU64::new(global / count) {
+        Some(chunk) if global.is_multiple_of(count.get()) => Ok(Some(Parts { count, chunk })),
+        _ => refuse(
+            format!("a global batch of {global} records cannot be divided among {count} parts"),
+            "let world size times batch size be a multiple of the number of nodes".to_owned(),
+        ),
+    }
+}
+
+/// How the dataset of a job with this token is divided.
+pub(super) fn parts_of(token: &ResumeToken) -> Option<Parts> {
+    Some(Parts { count: NonZeroU64::new(token.parts)?, chunk: NonZeroU64::new(token.chunk)? })
+}
+
+/// More parts would make every look for a record slow.
+const MOST_PARTS: u64 = 1_024;
+
 /// The token of a stream at its beginning.
-pub(super) fn token(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle) -> ResumeToken {
+pub(super) fn token(
+    open: &OpenStream,
+    dataset: &Dataset,
+    shuffle: Shuffle,
+    parts: Option<Parts>,
+) -> ResumeToken {
     let mixing = match shuffle {
         Shuffle::Blocks(Mixing { shards, run, window }) => {
             Some(v1::Mixing { shards: shards.get(), run: run.get(), window: window.get() })
@@ -34,6 +67,8 @@ pub(super) fn token(open: &OpenStream, dataset: &Dataset, shuffle: Shuffle) -> R
         mixing,
         // The order of the keys is the same for every seed.
         seed: if shuffle == Shuffle::Sequential { 0 } else { open.seed },
+        parts: parts.map_or(0, |parts| parts.count.get()),
+        chunk: parts.map_or(0, |parts| parts.chunk.get()),
         ..ResumeToken::default()
     }
 }
@@ -70,12 +105,8 @@ pub(super) fn fits(found: &ResumeToken, own: &ResumeToken) -> Result<(), StreamF
     })
 }
 
-/// Where a stream starts that brings a token of its own.
-pub(super) fn start(
-    found: &ResumeToken,
-    own: &ResumeToken,
-    dataset: &Dataset,
-) -> Result<Mark, StreamFailure> {
+/// Whether a stream may start with a token that it brings.
+pub(super) fn check(found: &ResumeToken, own: &ResumeToken, dataset: &Dataset) -> Result<(), StreamFailure> {
     fits(found, own)?;
     let mark = place(found);
     let counted = dataset.counts().map(|counts| counts.iter().map(|count| count.good).sum::<u64>());
@@ -89,7 +120,7 @@ pub(super) fn start(
             hint: "the token is damaged; take an older one, or start without".to_owned(),
         });
     }
-    Ok(mark)
+    Ok(())
 }
 
 /// The first thing in which two tokens differ, other than the place: name, and both values.
@@ -118,6 +149,10 @@ fn difference(found: &ResumeToken, own: &ResumeToken) -> Option<(&'static str, S
             })
         };
         return Some(("mixing", text(&found.mixing), text(&own.mixing)));
+    }
+    // The chunk is the token's: a job goes on with the chunks that it began with, whatever its batches are now.
+    if found.parts != own.parts || (found.parts > 0 && found.chunk == 0) {
+        return Some(("number of parts", found.parts.to_string(), own.parts.to_string()));
     }
     (found.seed != own.seed).then(|| ("seed", found.seed.to_string(), own.seed.to_string()))
 }

@@ -17,7 +17,6 @@ use crate::record::CorruptPolicy;
 use crate::ring::Ring;
 use feedline_proto::PROTOCOL_VERSION;
 use feedline_proto::frame::{self, FrameError};
-use feedline_proto::shm::Mark;
 use feedline_proto::socket::send_with_descriptors;
 use feedline_proto::v1::{self, Hello, HelloReply, OpenStream, Reply, Request, reply, request};
 use std::fmt;
@@ -266,11 +265,15 @@ async fn open_stream(
     let dataset = shared.datasets.resolve(&open.dataset, &shared.loader).await?;
     let (known, loader) = (Arc::clone(&dataset), shared.loader.clone());
     let total = tokio::task::spawn_blocking(move || known.count(&loader)).await.ok().flatten();
-    if shuffle == Shuffle::Full && total.is_none() {
-        return Err(uncounted(&open.dataset));
+    let parts = resume::parts(open)?;
+    let needs_counts =
+        [(shuffle == Shuffle::Full, "shuffle \"full\""), (parts.is_some(), "placement \"sticky\"")];
+    if let Some((_, what)) = needs_counts.into_iter().find(|(needed, _)| *needed && total.is_none()) {
+        return Err(uncounted(what, &open.dataset));
     }
-    let own = resume::token(open, &dataset, shuffle);
-    let (start, member) = enter(shared, open, &dataset, &own).await?;
+    let own = resume::token(open, &dataset, shuffle, parts);
+    let (token, member) = enter(shared, open, &dataset, &own).await?;
+    let (start, parts) = (resume::place(&token), resume::parts_of(&token));
     let corrupt = match &open.corrupt {
         None => dataset.corrupt,
         Some(v1::CorruptPolicy { skip: 0 }) => CorruptPolicy::Fail,
@@ -298,8 +301,16 @@ async fn open_stream(
         "stream opened"
     );
     let shards = dataset.shards.len() as u64;
-    let plan =
-        Plan { dataset, deal, shuffle, seed: open.seed, epochs: open.epochs, corrupt, window: shared.window };
+    let plan = Plan {
+        dataset,
+        deal,
+        shuffle,
+        parts,
+        seed: open.seed,
+        epochs: open.epochs,
+        corrupt,
+        window: shared.window,
+    };
     let walk = Walk::new(shared.loader.clone(), plan, start);
     let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
     let id = entry.info.id;
@@ -314,23 +325,23 @@ async fn open_stream(
         shards,
         records: total,
         batches: total.map(|total| deal.batches(total)),
-        start: Some(resume::moved(&own, &start)),
+        start: Some(token),
     };
     Ok((stream, opened, descriptors))
 }
 
-/// Where the stream starts, and its part in its job if that has a name.
+/// The token that the stream starts with, and its part in its job if that has a name.
 async fn enter(
     shared: &Shared,
     open: &OpenStream,
     dataset: &Dataset,
     own: &v1::ResumeToken,
-) -> Result<(Mark, Option<Member>), StreamFailure> {
+) -> Result<(v1::ResumeToken, Option<Member>), StreamFailure> {
     let name = JobName { job: open.job.clone(), dataset: dataset.title.clone() };
     if let Some(found) = &open.resume {
-        let start = resume::start(found, own, dataset)?;
-        let token = resume::moved(own, &start);
-        return Ok((start, (!name.job.is_empty()).then(|| shared.jobs.enter(name, open.rank, &token))));
+        resume::check(found, own, dataset)?;
+        let member = (!name.job.is_empty()).then(|| shared.jobs.enter(name, open.rank, found));
+        return Ok((found.clone(), member));
     }
     if name.job.is_empty() {
         if open.resume_job {
@@ -339,19 +350,19 @@ async fn enter(
                 hint: "give the stream a job name, the same in every run".to_owned(),
             });
         }
-        return Ok((Mark::default(), None));
+        return Ok((own.clone(), None));
     }
     if !open.resume_job {
-        return Ok((Mark::default(), Some(shared.jobs.enter(name, open.rank, own))));
+        return Ok((own.clone(), Some(shared.jobs.enter(name, open.rank, own))));
     }
-    let (member, start) = shared.jobs.go_on(name, open.rank, own).await?;
-    Ok((start, Some(member)))
+    let (member, token) = shared.jobs.go_on(name, open.rank, own).await?;
+    Ok((token, Some(member)))
 }
 
-/// A permutation of all records needs to know how many there are.
-fn uncounted(dataset: &[String]) -> StreamFailure {
+/// Some orders cannot begin before all records are counted.
+fn uncounted(what: &str, dataset: &[String]) -> StreamFailure {
     StreamFailure::Invalid {
-        message: format!("shuffle \"full\" needs the record counts of all shards of {}", dataset.join(" ")),
+        message: format!("{what} needs the record counts of all shards of {}", dataset.join(" ")),
         hint: format!(
             "count them once with: feedline dataset index {}; or read the dataset once in another order",
             dataset.iter().map(|url| format!("'{url}'")).collect::<Vec<_>>().join(" ")

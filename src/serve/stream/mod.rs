@@ -100,11 +100,8 @@ impl Stream {
     /// Feeds the client until the last epoch or an error, which are both told to it in order; then takes back what comes.
     /// Ends by itself only if the client breaks the protocol; otherwise it is dropped when the client has gone.
     pub(super) async fn run(mut self) -> StreamFailure {
-        let fed = if self.walk.plan.shuffle.keeps_records_together() {
-            self.feed().await
-        } else {
-            self.feed_mixed().await
-        };
+        let fed =
+            if self.walk.keeps_records_together() { self.feed().await } else { self.feed_mixed().await };
         // A client may keep the stream for a while; the shards and what failed with them are no longer of interest.
         self.walk.forget_all();
         let (kind, payload) = match fed {

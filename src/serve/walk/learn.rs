@@ -38,7 +38,7 @@ impl Walk {
         if let Some(failure) = handle.failure() {
             return Err(failure.into());
         }
-        if self.plan.shuffle.keeps_records_together() {
+        if self.order.keeps_records_together() {
             handle.want(scanned + self.plan.window);
             self.loader.ensure(&handle);
         } else {
@@ -92,7 +92,7 @@ impl Walk {
         let allowed = max - self.skipped_in_epoch;
         if let Some((record, mut error)) = first_not_allowed(index, allowed, url) {
             error.skip_limit = limit;
-            if self.plan.shuffle.keeps_records_together() {
+            if self.order.keeps_records_together() {
                 self.poison = Some((start + record, error));
                 self.counts.learn_at_least(record);
                 return;

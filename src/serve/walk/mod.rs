@@ -15,7 +15,7 @@ pub(super) use pick::{Picked, Piece};
 use super::datasets::Dataset;
 use super::failure::StreamFailure;
 use crate::loader::{Handle, Loader};
-use crate::order::{Counts, Deal, EpochOrder, Located, Share, Shuffle};
+use crate::order::{Counts, Deal, EpochOrder, Located, Parts, Share, Shuffle};
 use crate::record::{CorruptPolicy, RecordError};
 use feedline_proto::shm::Mark;
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ pub(super) struct Plan {
     pub(super) dataset: Arc<Dataset>,
     pub(super) deal: Deal,
     pub(super) shuffle: Shuffle,
+    pub(super) parts: Option<Parts>,
     pub(super) seed: u64,
     /// 0 for ever.
     pub(super) epochs: u64,
@@ -38,7 +39,7 @@ pub(super) struct Plan {
 impl Plan {
     /// The order of an epoch.
     pub(super) fn order(&self, epoch: u64) -> EpochOrder {
-        EpochOrder::new(self.dataset.shards.len() as u64, self.shuffle, self.seed, epoch)
+        EpochOrder::new(self.dataset.shards.len() as u64, self.shuffle, self.parts, self.seed, epoch)
     }
 }
 
@@ -49,6 +50,18 @@ pub(super) enum Next {
     /// The last epoch is over.
     End,
 }
+
+/// Shards whose records are mixed with each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Group {
+    /// First slot, and one behind the last.
+    pub(super) slots: (u64, u64),
+    /// How much of it is used up, from 0 to 1.
+    pub(super) used: f64,
+}
+
+/// A rank that reads from more parts than this gets the shards of the others as it comes to them.
+const MOST_GROUPS: usize = 64;
 
 /// The walk. Asks the loader for what it needs to know, and tells it what comes next.
 #[derive(Debug)]
@@ -103,6 +116,11 @@ impl Walk {
         self.epoch
     }
 
+    /// Whether records that follow each other follow each other in a shard.
+    pub(super) fn keeps_records_together(&self) -> bool {
+        self.order.keeps_records_together()
+    }
+
     /// Number of shards in the dataset.
     pub(super) fn shards(&self) -> u64 {
         self.order.shards()
@@ -133,24 +151,58 @@ impl Walk {
         }
     }
 
-    /// Slots of the group that the next batch starts in, first and one behind the last, and how much of it is used up, from
-    /// 0 to 1; or where the next epoch begins.
-    pub(super) fn group(&self) -> (u64, (u64, u64), f64) {
-        let position = self.from + self.plan.deal.full(self.batch).start;
-        let slot = match self.counts.locate(position) {
-            Located::At { slot, .. } | Located::Unknown { slot } => slot,
-            Located::PastEnd { .. } => {
-                return (self.epoch + 1, self.plan.order(self.epoch + 1).group(0), 0.0);
+    /// The groups that the next batch of this rank reads, in this epoch or the next one.
+    pub(super) fn groups(&self) -> (u64, Vec<Group>) {
+        let own = self.plan.deal.full(self.batch);
+        let own = self.from + own.start..self.from + own.end;
+        let step = self.plan.parts.map_or(u64::MAX, |parts| parts.chunk.get());
+        let mut groups: Vec<Group> = Vec::new();
+        let mut position = own.start;
+        while position < own.end && groups.len() < MOST_GROUPS {
+            // Without parts, what a position is near is known before the very record is.
+            let place = match self.plan.parts {
+                None => self.counts.locate(position),
+                Some(_) => self.order.locate(position, &self.counts),
+            };
+            match place {
+                Located::At { slot, .. } | Located::Unknown { slot } => {
+                    let slots = self.order.group(slot);
+                    if groups.iter().all(|group| group.slots != slots) {
+                        groups.push(Group { slots, used: self.used(slots, position) });
+                    }
+                }
+                Located::PastEnd { .. } if groups.is_empty() => {
+                    let order = self.plan.order(self.epoch + 1);
+                    let slots = order.group_at_start(self.plan.deal.full(0).start);
+                    return (self.epoch + 1, vec![Group { slots, used: 0.0 }]);
+                }
+                Located::PastEnd { .. } => break,
             }
+            position = position.saturating_add(step);
+        }
+        (self.epoch, groups)
+    }
+
+    /// How much of a group lies before a position, from 0 to 1.
+    #[allow(clippy::cast_precision_loss, reason = "a part of a group need not be exact")]
+    fn used(&self, slots: (u64, u64), position: u64) -> f64 {
+        let (Some(start), Some(end)) = (self.counts.start_of(slots.0), self.counts.start_of(slots.1)) else {
+            return 0.0;
         };
-        let group = self.order.group(slot);
-        let (start, end) = (self.counts.start_of(group.0), self.counts.start_of(group.1));
-        let used = match (start, end) {
-            #[allow(clippy::cast_precision_loss, reason = "a part of a group need not be exact")]
-            (Some(start), Some(end)) if end > start => (position - start) as f64 / (end - start) as f64,
-            _ => 0.0,
+        let before = match &self.plan.parts {
+            None => position.saturating_sub(start),
+            // Every part is used up as the whole is.
+            Some(_) => return position as f64 / self.counts.total().unwrap_or(u64::MAX) as f64,
         };
-        (self.epoch, group, used)
+        if end > start { (before as f64 / (end - start) as f64).min(1.0) } else { 0.0 }
+    }
+
+    /// Lets go of shards other than those of `keep`, given as epoch and slots.
+    pub(super) fn forget_others(&mut self, keep: &[(u64, (u64, u64))]) {
+        let kept = |epoch: u64, slot: u64| {
+            keep.iter().any(|&(e, (first, end))| e == epoch && (first..end).contains(&slot))
+        };
+        self.handles.retain(|&(epoch, slot), _| kept(epoch, slot));
     }
 
     /// Lets go of shards before a place.

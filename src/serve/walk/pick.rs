@@ -51,7 +51,7 @@ impl Walk {
         while range.start < range.end {
             let (slot, record) = self.located(range.start);
             let handle = self.handle(self.epoch, slot);
-            if !self.plan.shuffle.keeps_records_together() {
+            if !self.order.keeps_records_together() {
                 let frame = nth_frame(&handle.index(), record);
                 let frame = frame.expect("counted records are known");
                 match pieces.last_mut() {
