@@ -163,7 +163,7 @@ impl StreamOptions {
     }
 
     /// How far [`Shuffle::Blocks`] mixes: groups of `shards` shards are cut into runs of `run` records, the runs are
-    /// permuted, and the records of each `window` that follow each other are permuted. 0 leaves a number at its default: 16,
+    /// permuted, and the records of each `window` that follow each other are permuted. 0 leaves a number at its default: 32,
     /// 32 and 4,096. The numbers are part of the order: a job goes on only with those that it began with.
     #[must_use]
     pub fn mixing(mut self, shards: u64, run: u64, window: u64) -> Self {

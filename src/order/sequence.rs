@@ -18,10 +18,10 @@ pub struct Mixing {
 }
 
 impl Default for Mixing {
-    /// 16 shards, runs of 32 records, windows of 4,096: 128 places at a time.
+    /// 32 shards, runs of 32 records, windows of 4,096: 128 places at a time.
     fn default() -> Self {
         let number = |number| NonZeroU64::new(number).expect("not zero");
-        Self { shards: number(16), run: number(32), window: number(4_096) }
+        Self { shards: number(32), run: number(32), window: number(4_096) }
     }
 }
 
