@@ -37,6 +37,8 @@ mod deal;
 mod parts;
 mod permutation;
 mod sequence;
+#[cfg(test)]
+mod tests;
 
 pub use counts::{Counts, Located};
 pub use deal::{Deal, Remainder, Share};
