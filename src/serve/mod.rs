@@ -1,7 +1,7 @@
 //! Clients: the socket, the handshake, and the streams that feed trainers.
 //!
 //! **Connections.** [`listener`] accepts on a Unix socket; [`session`] speaks the control protocol of `feedline-proto` with one
-//! client. A connection carries one stream at most, so the end of the connection, however it comes, is the end of the
+//! client, and [`opening`] makes a stream of a request. A connection carries one stream at most, so the end of the connection, however it comes, is the end of the
 //! stream, and everything that the client held is dropped with it: ownership lives in the daemon alone.
 //!
 //! **Streams.** [`stream`] walks one rank's part of a job: [`walk`] turns positions into records, [`lookahead`] has the
@@ -31,6 +31,7 @@ mod jobs;
 mod listener;
 mod lookahead;
 mod metrics;
+mod opening;
 mod published;
 mod registry;
 mod resume;

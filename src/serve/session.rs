@@ -1,24 +1,20 @@
 //! One client connection, from hello to hang-up.
 
-use super::batch::Held;
-use super::datasets::{Dataset, Datasets};
+use super::datasets::Datasets;
 use super::failure::StreamFailure;
 use super::indexing::Indexing;
-use super::jobs::{JobName, Jobs, Member};
-use super::registry::{Opening, Registry};
-use super::resume;
+use super::jobs::Jobs;
+use super::opening::open_stream;
+use super::registry::Registry;
 use super::status::Reporter;
-use super::stream::{RETURN_ENTRIES, RING_BYTES, Stream, StreamDescriptors, error_reply};
-use super::walk::{Plan, Walk};
+use super::stream::{Stream, StreamDescriptors, error_reply};
 use crate::loader::Loader;
-use crate::order::{Deal, Remainder, Shuffle};
 use crate::pool::Leases;
-use crate::record::CorruptPolicy;
 use crate::ring::Ring;
 use feedline_proto::PROTOCOL_VERSION;
 use feedline_proto::frame::{self, FrameError};
 use feedline_proto::socket::send_with_descriptors;
-use feedline_proto::v1::{self, Hello, HelloReply, OpenStream, Reply, Request, reply, request};
+use feedline_proto::v1::{self, Hello, HelloReply, Reply, Request, reply, request};
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -53,9 +49,6 @@ pub(super) struct Session {
     pid: u32,
     uid: u32,
 }
-
-/// Most batches that a client may ask to have ready.
-const MAX_READY: u64 = 1024;
 
 impl Session {
     pub(super) fn new(socket: UnixStream, shared: Arc<Shared>) -> Self {
@@ -253,160 +246,4 @@ async fn hung_up(socket: &UnixStream) {
             _ => return,
         }
     }
-}
-
-async fn open_stream(
-    shared: &Arc<Shared>,
-    open: &OpenStream,
-    pid: u32,
-    uid: u32,
-) -> Result<(Stream, v1::StreamOpened, StreamDescriptors), StreamFailure> {
-    let (deal, shuffle) = checked(open)?;
-    let dataset = shared.datasets.resolve(&open.dataset, &shared.loader).await?;
-    let (known, loader) = (Arc::clone(&dataset), shared.loader.clone());
-    let total = tokio::task::spawn_blocking(move || known.count(&loader)).await.ok().flatten();
-    let parts = resume::parts(open)?;
-    let needs_counts =
-        [(shuffle == Shuffle::Full, "shuffle \"full\""), (parts.is_some(), "placement \"sticky\"")];
-    if let Some((_, what)) = needs_counts.into_iter().find(|(needed, _)| *needed && total.is_none()) {
-        return Err(uncounted(what, &open.dataset));
-    }
-    let own = resume::token(open, &dataset, shuffle, parts);
-    let (token, member) = enter(shared, open, &dataset, &own).await?;
-    let (start, parts) = (resume::place(&token), resume::parts_of(&token));
-    let corrupt = match &open.corrupt {
-        None => dataset.corrupt,
-        Some(v1::CorruptPolicy { skip: 0 }) => CorruptPolicy::Fail,
-        Some(v1::CorruptPolicy { skip }) => CorruptPolicy::Skip { max: *skip },
-    };
-    let job = if open.job.is_empty() { dataset.title.clone() } else { open.job.clone() };
-    let entry = shared.registry.enter(Opening {
-        job,
-        dataset: dataset.title.clone(),
-        label: dataset.label.clone(),
-        rank: open.rank,
-        world_size: open.world_size,
-        pid,
-        uid,
-    });
-    tracing::info!(
-        stream = entry.info.id,
-        dataset = dataset.title,
-        shards = dataset.shards.len(),
-        pid,
-        uid,
-        rank = open.rank,
-        world_size = open.world_size,
-        batch_size = open.batch_size,
-        "stream opened"
-    );
-    let shards = dataset.shards.len() as u64;
-    let plan = Plan {
-        dataset,
-        deal,
-        shuffle,
-        parts,
-        seed: open.seed,
-        epochs: open.epochs,
-        corrupt,
-        window: shared.window,
-    };
-    let walk = Walk::new(shared.loader.clone(), plan, start);
-    let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
-    let id = entry.info.id;
-    let held = Held::new(shared.leases.open());
-    let (stream, descriptors) = Stream::new(shared.loader.clone(), walk, held, entry, member, ready)?;
-    let pool = &shared.loader.parts().pool;
-    let opened = v1::StreamOpened {
-        stream: id,
-        ring_bytes: RING_BYTES,
-        return_entries: RETURN_ENTRIES,
-        segments: vec![v1::Segment { id: 0, bytes: pool.bytes(), slot_bytes: pool.block_bytes() }],
-        shards,
-        records: total,
-        batches: total.map(|total| deal.batches(total)),
-        start: Some(token),
-    };
-    Ok((stream, opened, descriptors))
-}
-
-/// The token that the stream starts with, and its part in its job if that has a name.
-async fn enter(
-    shared: &Shared,
-    open: &OpenStream,
-    dataset: &Dataset,
-    own: &v1::ResumeToken,
-) -> Result<(v1::ResumeToken, Option<Member>), StreamFailure> {
-    let name = JobName { job: open.job.clone(), dataset: dataset.title.clone() };
-    if let Some(found) = &open.resume {
-        resume::check(found, own, dataset)?;
-        let member = (!name.job.is_empty()).then(|| shared.jobs.enter(name, open.rank, found));
-        return Ok((found.clone(), member));
-    }
-    if name.job.is_empty() {
-        if open.resume_job {
-            return Err(StreamFailure::Invalid {
-                message: "only a job with a name can be gone on with".to_owned(),
-                hint: "give the stream a job name, the same in every run".to_owned(),
-            });
-        }
-        return Ok((own.clone(), None));
-    }
-    if !open.resume_job {
-        return Ok((own.clone(), Some(shared.jobs.enter(name, open.rank, own))));
-    }
-    let (member, token) = shared.jobs.go_on(name, open.rank, own).await?;
-    Ok((token, Some(member)))
-}
-
-/// Some orders cannot begin before all records are counted.
-fn uncounted(what: &str, dataset: &[String]) -> StreamFailure {
-    StreamFailure::Invalid {
-        message: format!("{what} needs the record counts of all shards of {}", dataset.join(" ")),
-        hint: format!(
-            "count them once with: feedline dataset index {}; or read the dataset once in another order",
-            dataset.iter().map(|url| format!("'{url}'")).collect::<Vec<_>>().join(" ")
-        ),
-    }
-}
-
-fn checked(open: &OpenStream) -> Result<(Deal, Shuffle), StreamFailure> {
-    let refuse = |message: String, hint: &str| Err(StreamFailure::Invalid { message, hint: hint.to_owned() });
-    if open.batch_size == 0 {
-        return refuse("batch_size is 0".to_owned(), "ask for at least one record per batch");
-    }
-    if open.world_size == 0 || open.rank >= open.world_size {
-        let message = format!("rank {} of world size {} does not exist", open.rank, open.world_size);
-        return refuse(message, "ranks count from 0 and stay below the world size");
-    }
-    let shuffle = match open.shuffle() {
-        v1::Shuffle::Unspecified | v1::Shuffle::Sequential => Shuffle::Sequential,
-        v1::Shuffle::Shards => Shuffle::Shards,
-        v1::Shuffle::Blocks => Shuffle::Blocks(resume::mixing(open.mixing.as_ref())),
-        v1::Shuffle::Full => Shuffle::Full,
-    };
-    let remainder = match open.remainder() {
-        v1::Remainder::Unspecified | v1::Remainder::Drop => Remainder::Drop,
-        v1::Remainder::Pad => Remainder::Pad,
-        v1::Remainder::Partial => Remainder::Partial,
-    };
-    let unknown = |name: &str, value: i32| {
-        refuse(
-            format!("{name} {value} is not known to this daemon"),
-            "install client and daemon of the same version",
-        )
-    };
-    if v1::Shuffle::try_from(open.shuffle).is_err() {
-        return unknown("shuffle", open.shuffle);
-    }
-    if v1::Remainder::try_from(open.remainder).is_err() {
-        return unknown("remainder", open.remainder);
-    }
-    let deal = Deal {
-        batch_size: open.batch_size.into(),
-        world_size: open.world_size.into(),
-        rank: open.rank.into(),
-        remainder,
-    };
-    Ok((deal, shuffle))
 }
