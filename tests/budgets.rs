@@ -4,7 +4,7 @@ mod common;
 
 use common::bucket::{Bucket, assert_same, read_to_end, shard, url};
 use common::{Daemon, LIMIT, Setup, batches, pattern, tagged, write_shards};
-use feedline_client::{DaemonError, Epochs, Error, Remainder, Status, StreamOptions};
+use feedline_client::{DaemonError, Epochs, Error, Remainder, Shuffle, Status, StreamOptions};
 use feedline_proto::v1::ErrorCode;
 use std::time::{Duration, Instant};
 
@@ -126,6 +126,39 @@ fn many_streams_share_a_tiny_pool_and_all_come_to_their_end() {
         }
     }
     assert_peaks(&daemon.wait_until_idle(), 256 << 10);
+}
+
+#[test]
+fn mixed_batches_come_through_a_pool_of_a_few_blocks_for_one_stream_and_for_many() {
+    let daemon = Daemon::start(tiny());
+    let data = daemon.dir().join("data");
+    write_shards(&data, &[40; 6], |shard, record| tagged(shard, record, 4_000));
+    let mut expected: Vec<_> = (0..6).flat_map(|s| (0..40).map(move |r| tagged(s, r, 4_000))).collect();
+    expected.sort();
+    assert_eq!(daemon.records(&options(&pattern(&data))).len(), 240);
+    for shuffle in [Shuffle::Blocks, Shuffle::Full] {
+        // Twelve blocks are for streams. A batch of 120 records fills eight of them, and one more is needed to fill them.
+        for (size, streams) in [(120, 1), (120, 4), (8, 20)] {
+            let options = options(&pattern(&data)).shuffle(shuffle).batch_size(size).epochs(2);
+            let streams: Vec<_> = (0..streams).map(|_| daemon.open(&options)).collect();
+            let readers: Vec<_> =
+                streams.into_iter().map(|stream| std::thread::spawn(move || read_to_end(stream))).collect();
+            for reader in readers {
+                let (found, error) = reader.join().expect("a reader");
+                assert_eq!(error, None);
+                for epoch in found.chunks(240) {
+                    let mut epoch = epoch.to_vec();
+                    epoch.sort();
+                    assert!(epoch == expected, "{} records", epoch.len());
+                }
+                assert_eq!(found.len(), 480);
+            }
+            daemon.wait_until_idle();
+        }
+    }
+    let error = failure(&daemon, &options(&pattern(&data)).shuffle(Shuffle::Full).batch_size(200));
+    assert_eq!(error.code, ErrorCode::ResourceExhausted, "{error}");
+    daemon.wait_until_idle();
 }
 
 #[test]

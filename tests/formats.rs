@@ -3,7 +3,7 @@
 mod common;
 
 use common::bucket::{BUCKET, Bucket, assert_same, gzip, read_to_end, shard, url, zlib};
-use common::{Daemon, tagged};
+use common::{Daemon, Setup, tagged};
 use feedline_client::{DaemonError, Epochs, Error, Remainder, StreamOptions};
 use feedline_proto::v1::ErrorCode;
 use std::time::{Duration, Instant};
@@ -254,4 +254,21 @@ fn compressed_shards_that_no_cache_can_hold_are_streamed_to_two_ranks_and_to_two
     assert_same(&both, &expected);
     let cache = daemon.wait_until_idle().cache.unwrap();
     assert!(cache.bypassed > 0 && cache.used_bytes <= 1 << 20);
+}
+
+#[test]
+fn pipes_devices_and_directories_are_no_shards() {
+    let daemon = Daemon::start(Setup::default());
+    let fifo = daemon.dir().join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let fifo = fifo.display().to_string();
+    let dir = daemon.dir().display().to_string();
+    for (url, said) in
+        [(fifo.as_str(), "no regular file"), ("/dev/zero", "no regular file"), (&dir, "directory")]
+    {
+        let error = failure(&daemon, &StreamOptions::new(url));
+        assert!(error.message.contains(url) && error.message.contains(said), "{error}");
+    }
+    daemon.wait_until_idle();
 }

@@ -53,11 +53,13 @@ impl Held {
         gather: &Gather,
         block_bytes: u64,
     ) -> Result<Option<Permit>, StreamFailure> {
-        let blocks = gather.blocks(block_bytes);
-        if blocks > self.lease.limit() {
-            let (batch_bytes, limit) = (gather.bytes, self.lease.limit());
+        let (slots, limit) = (gather.slots(block_bytes), self.lease.limit());
+        if slots >= limit {
+            let (batch_bytes, blocks) = (gather.bytes, slots + 1);
             return Err(StreamFailure::PoolTooSmall { batch_bytes, blocks, block_bytes, limit });
         }
+        let spare = self.lease.share().saturating_sub(self.lease.held() + slots);
+        let blocks = slots + spare.clamp(1, gather.most_helpers());
         if !self.lease.may_take(blocks) {
             return Ok(None);
         }

@@ -78,18 +78,17 @@ impl Gather {
     }
 
     /// Slots that the batch fills.
-    fn slots(&self, block_bytes: u64) -> u64 {
+    pub(super) fn slots(&self, block_bytes: u64) -> u64 {
         self.length.div_ceil(block_bytes)
     }
 
-    /// Blocks to lease: those that the batch fills, and those that are held meanwhile.
-    pub(super) fn blocks(&self, block_bytes: u64) -> u64 {
-        let records = self.picked.records;
-        self.slots(block_bytes) + records.clamp(1, BLOCKS_AT_ONCE)
+    /// Blocks to hold meanwhile, at most; one is enough.
+    pub(super) fn most_helpers(&self) -> u64 {
+        self.picked.records.clamp(1, BLOCKS_AT_ONCE)
     }
 
-    /// Puts the batch together. The caller has leased [`Self::blocks`].
-    pub(super) async fn run(self, loader: Loader) -> Result<Gathered, StreamFailure> {
+    /// Puts the batch together. The caller has leased [`Self::slots`] and `helpers` blocks more, at least one.
+    pub(super) async fn run(self, loader: Loader, helpers: u64) -> Result<Gathered, StreamFailure> {
         let block_bytes = loader.block_bytes();
         let mut slots = Vec::new();
         for _ in 0..self.slots(block_bytes) {
@@ -108,7 +107,8 @@ impl Gather {
         if self.reading == Reading::Records {
             records = read_records(&loader, records, &mut target).await;
         }
-        read_blocks(&loader, &records, &mut target).await.map_err(StreamFailure::Load)?;
+        let helpers = usize::try_from(helpers).expect("few");
+        read_blocks(&loader, &records, &mut target, helpers).await.map_err(StreamFailure::Load)?;
         let last = self.length - (target.slots.len() as u64 - 1) * block_bytes;
         let count = target.slots.len();
         let blocks = target.slots.into_iter().enumerate().map(|(number, slot)| {
@@ -177,7 +177,12 @@ async fn load(loader: Loader, handle: Arc<Handle>, key: BlockKey) -> Result<(Blo
 }
 
 /// Copies records out of their blocks, each block loaded once.
-async fn read_blocks(loader: &Loader, records: &[Wanted], target: &mut Target) -> Result<(), LoadError> {
+async fn read_blocks(
+    loader: &Loader,
+    records: &[Wanted],
+    target: &mut Target,
+    at_once: usize,
+) -> Result<(), LoadError> {
     let mut order = Vec::new();
     let mut parts: HashMap<BlockKey, Vec<Part>> = HashMap::new();
     let (shift, block_bytes) = (loader.block_shift(), loader.block_bytes());
@@ -202,7 +207,6 @@ async fn read_blocks(loader: &Loader, records: &[Wanted], target: &mut Target) -
         }
     }
     let loads = order.into_iter().map(|(key, handle)| load(loader.clone(), handle, key));
-    let at_once = records.len().clamp(1, usize::try_from(BLOCKS_AT_ONCE).expect("small"));
     let mut loads = stream::iter(loads).buffer_unordered(at_once);
     while let Some((key, block)) = loads.try_next().await? {
         for part in &parts[&key] {

@@ -82,6 +82,10 @@ fn check_file(url: &str, key: &str) -> Result<(), SourceError> {
     if path.is_dir() {
         return unsupported("this is a directory; write a / at the end to read everything below it");
     }
+    // A pipe or device would be opened to see its size, and that can wait for ever.
+    if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+        return unsupported("this is no regular file");
+    }
     let number = key.rsplit('/').next().and_then(|name| name.split_once('#')).map_or("", |(_, tail)| tail);
     if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
         return unsupported("file names that end in # and digits cannot be read; rename the file");

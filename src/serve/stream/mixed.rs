@@ -25,7 +25,8 @@ impl Coming {
     fn start(loader: &Loader, gather: Gather, permit: Permit) -> Self {
         let runtime = loader.parts().runtime.clone();
         let loader = loader.clone();
-        Self { task: runtime.spawn(async move { Ok((gather.run(loader).await?, permit)) }) }
+        let helpers = permit.bytes() - gather.slots(loader.block_bytes());
+        Self { task: runtime.spawn(async move { Ok((gather.run(loader, helpers).await?, permit)) }) }
     }
 
     async fn done(&mut self) -> Result<(Gathered, Permit), StreamFailure> {
