@@ -16,6 +16,7 @@ use super::stats::{add, one};
 use super::store::Cache;
 use super::table::Pin;
 use super::writer::NewFiles;
+use crate::telemetry::one_line;
 
 /// Why a shard in the table cannot be opened.
 enum Unreadable {
@@ -48,7 +49,7 @@ impl Cache {
                 None
             }
             Err(Unreadable::Disk(error)) => {
-                tracing::warn!(%id, %error, "cached shard cannot be opened, taken for a miss");
+                tracing::warn!(%id, error = one_line(&error), "cached shard cannot be opened, taken for a miss");
                 one(&self.stats.io_errors);
                 None
             }

@@ -1,5 +1,6 @@
 //! An error and its causes, each said once.
 
+use crate::telemetry::parts;
 use std::error::Error;
 use std::io::{self, Write};
 
@@ -9,25 +10,6 @@ use std::io::{self, Write};
 /// What the writer reports.
 pub fn write_chain(out: &mut dyn Write, error: &(dyn Error + 'static)) -> io::Result<()> {
     writeln!(out, "error: {}", parts(error).join("\n  caused by: "))
-}
-
-/// The same in one line.
-pub(super) fn one_line(error: &(dyn Error + 'static)) -> String {
-    parts(error).join(": ")
-}
-
-fn parts(error: &(dyn Error + 'static)) -> Vec<String> {
-    let mut parts = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        // Layers below us often repeat what they wrap.
-        if parts.last().is_some_and(|last| !last.contains(&text)) {
-            parts.push(text);
-        }
-        cause = error.source();
-    }
-    parts
 }
 
 #[cfg(test)]

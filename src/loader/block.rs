@@ -10,6 +10,7 @@ use crate::fetch::{self, FetchThreads};
 use crate::pool::{BlockKey, BlockRef, Pool, SlotMut};
 use crate::record::{ShardIndex, crc32c};
 use crate::source::Object;
+use crate::telemetry::one_line;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -278,7 +279,12 @@ impl Loader {
             Ok(Err(_)) => None,
             Err(error) => {
                 let url = &cached.meta().identity.url;
-                tracing::warn!(url, block = key.block, %error, "cached shard dropped, reading from the store");
+                tracing::warn!(
+                    url,
+                    block = key.block,
+                    error = one_line(&error),
+                    "cached shard dropped, reading from the store"
+                );
                 self.discard_cached(shard);
                 None
             }

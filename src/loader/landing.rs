@@ -7,6 +7,7 @@ use crate::cache::{CacheError, ObjectIdentity, ShardWriter};
 use crate::pool::{BlockKey, BlockRef, SlotMut};
 use crate::record::ShardIndex;
 use crate::ring::{AlignedBuf, IoBuf};
+use crate::telemetry::one_line;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::JoinSet;
@@ -123,7 +124,7 @@ impl Landing {
             if let Some(Ok(Err(error))) = outcome
                 && self.writer.is_some()
             {
-                tracing::warn!(url = self.shard.object().url, %error, "cache write failed");
+                tracing::warn!(url = self.shard.object().url, error = one_line(&error), "cache write failed");
                 self.bypass(&error.to_string());
             }
         }
@@ -147,14 +148,18 @@ impl Landing {
         }
         let (cache, id) = (&self.loader.parts().cache, self.shard.id());
         if let Err(error) = cache.save_index(&id, &index.to_bytes()) {
-            tracing::warn!(url = self.shard.object().url, %error, "record index not stored");
+            tracing::warn!(
+                url = self.shard.object().url,
+                error = one_line(&error),
+                "record index not stored"
+            );
         }
         self.flush(0).await;
         let Some(writer) = self.writer.take().and_then(Arc::into_inner) else { return };
         let block_bytes = self.loader.parts().pool.block_bytes();
         if let Err(error) = writer.commit(index.content_len(), block_bytes, index.block_crcs().to_vec()).await
         {
-            tracing::warn!(url = self.shard.object().url, %error, "shard not cached");
+            tracing::warn!(url = self.shard.object().url, error = one_line(&error), "shard not cached");
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::budget::{Lane, Permit};
 use crate::fetch;
 use crate::pool::SlotMut;
 use crate::record::{Format, sniff};
+use crate::telemetry::one_line;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,7 +42,7 @@ async fn run_to_end(loader: Loader, mut guard: Ending) {
     let shard = Arc::clone(&guard.shard);
     guard.failure = run(&loader, &shard).await.err();
     if let Some(error) = &guard.failure {
-        tracing::warn!(url = shard.object().url, %error, "shard cannot be read");
+        tracing::warn!(url = shard.object().url, error = one_line(error), "shard cannot be read");
     }
 }
 

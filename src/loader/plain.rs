@@ -11,6 +11,7 @@ use crate::budget::{Lane, Permit};
 use crate::cache::CachedShard;
 use crate::fetch;
 use crate::pool::{BlockKey, BlockRef, SlotMut};
+use crate::telemetry::one_line;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesOrdered;
@@ -141,7 +142,12 @@ impl Plain<'_> {
                 Origin::Disk(cached) => {
                     let (result, slot) = cached.read_block(block, slot).await;
                     if let Err(error) = result {
-                        tracing::warn!(url = shard.object().url, block, %error, "cached shard dropped");
+                        tracing::warn!(
+                            url = shard.object().url,
+                            block,
+                            error = one_line(&error),
+                            "cached shard dropped"
+                        );
                         loader.discard_cached(&shard);
                         // The next pass reads the store.
                         return Err(LoadError::Restart);

@@ -5,6 +5,7 @@ use super::shard::Handle;
 use crate::budget::Lane;
 use crate::record::{FOOTER_BYTES, Frame, masked_crc32c};
 use crate::ring::AlignedBuf;
+use crate::telemetry::one_line;
 use std::ops::Range;
 
 /// A record's bytes on the heap.
@@ -36,16 +37,19 @@ impl Loader {
         };
         let length = frame.len + FOOTER_BYTES;
         let _permit = self.parts().in_flight.reserve(length, Lane::Demand).await.ok()?;
-        let (buffer, start) = match cached
-            .read_span(frame.payload_offset, usize::try_from(length).ok()?)
-            .await
-        {
-            Ok(read) => read,
-            Err(error) => {
-                tracing::warn!(url = shard.object().url, offset = frame.payload_offset, %error, "a cached record is lost");
-                return None;
-            }
-        };
+        let (buffer, start) =
+            match cached.read_span(frame.payload_offset, usize::try_from(length).ok()?).await {
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::warn!(
+                        url = shard.object().url,
+                        offset = frame.payload_offset,
+                        error = one_line(&error),
+                        "a cached record is lost"
+                    );
+                    return None;
+                }
+            };
         let end = start + usize::try_from(frame.len).ok()?;
         let (payload, footer) = buffer.as_slice()[start..].split_at(end - start);
         if footer.get(..4) != Some(&masked_crc32c(payload).to_le_bytes()[..]) {

@@ -4,6 +4,7 @@ use crate::budget::BudgetError;
 use crate::loader::LoadError;
 use crate::record::RecordError;
 use crate::source::SourceError;
+use crate::telemetry::one_line;
 use feedline_proto::shm::Violation;
 use feedline_proto::v1::{self, ErrorCode};
 
@@ -74,7 +75,7 @@ impl StreamFailure {
 
     /// The error as it travels.
     pub fn to_wire(&self) -> v1::Error {
-        let message = chain(self);
+        let message = one_line(self);
         let mut wire = v1::Error { message, ..v1::Error::default() };
         let (code, hint) = match self {
             Self::Invalid { hint, .. } => (ErrorCode::InvalidArgument, hint.clone()),
@@ -112,20 +113,6 @@ impl StreamFailure {
         wire.hint = hint;
         wire
     }
-}
-
-/// The error and its causes, each once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn source_code(error: &SourceError) -> ErrorCode {

@@ -12,6 +12,7 @@ use crate::record::{
     PUBLISHED_HEADER, PublishedEntry, PublishedTable, ShardIndex, published_bytes, read_table, table_bytes,
 };
 use crate::source::{Object, SourceError, SourceUrl, Store, Stores, escape, read_range};
+use crate::telemetry::one_line;
 use futures_util::stream::{self, StreamExt};
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -62,7 +63,7 @@ async fn find(stores: &Stores, folder: &str) -> Option<Found> {
         Ok(mut objects) => objects.pop()?,
         Err(SourceError::NotFound { .. }) => return None,
         Err(error) => {
-            tracing::info!(url = text, %error, "no published index can be looked for");
+            tracing::info!(url = text, error = one_line(&error), "no published index can be looked for");
             return None;
         }
     };
@@ -157,7 +158,11 @@ async fn take(found: &Found, mut wanted: Wanted, loader: &Loader) -> usize {
                 kept.unwrap_or(0)
             }
             Err(error) => {
-                tracing::warn!(url = found.object.url, %error, "a part of the published index cannot be read");
+                tracing::warn!(
+                    url = found.object.url,
+                    error = one_line(&error),
+                    "a part of the published index cannot be read"
+                );
                 0
             }
         }
@@ -177,7 +182,11 @@ fn keep(piece: &Wanted, start: u64, bytes: &[u8], loader: &Loader) -> usize {
             return false;
         }
         let saved = loader.parts().cache.save_index(&loader.open(shard).id(), bytes);
-        saved.inspect_err(|error| tracing::warn!(url = shard.url, %error, "index cannot be kept")).is_ok()
+        saved
+            .inspect_err(|error| {
+                tracing::warn!(url = shard.url, error = one_line(error), "index cannot be kept")
+            })
+            .is_ok()
     });
     good.count()
 }

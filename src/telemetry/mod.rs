@@ -13,6 +13,7 @@
 //!
 //! **Limits.** Nothing is pushed anywhere. Counters start at zero with the process.
 
+mod chain;
 mod exporter;
 mod handles;
 mod health;
@@ -21,6 +22,7 @@ mod logging;
 pub mod systemd;
 pub mod table;
 
+pub use chain::{one_line, parts};
 pub use exporter::{Exporter, ExporterError, metrics_page};
 pub use handles::{Bound, Counter, Gauge, Histogram, Kind, Metric};
 pub use health::Health;

@@ -103,7 +103,7 @@ fn check_cache(config: &Config, around: &Surroundings, speed: bool) -> Vec<Findi
             ring.shutdown();
         }
         Err(error) => {
-            let found = super::chain::one_line(&error);
+            let found = crate::telemetry::one_line(&error);
             findings.push(Finding::fail("disk engine", found, "set cache.dir or io.engine"));
         }
     }

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::Finding;
-use crate::cli::chain::one_line;
 use crate::config::Config;
 use crate::config::units::{MIB, Size};
 use crate::source::{SourceError, SourceUrl, Stores, read_range};
+use crate::telemetry::one_line;
 
 /// What access gave.
 struct Access {

@@ -26,14 +26,14 @@ pub use table::print;
 use crate::dataset::Manifest;
 use anyhow::{Context as _, Result};
 use feed::Feed;
-use feedline_client::{Client, Remainder, Status, StreamOptions};
+use feedline_client::{Client, Error, Remainder, Status, StreamOptions};
 use gate::Gate;
 use indicatif::ProgressBar;
 use ledger::Ledger;
 use measure::{RankEpoch, Tally};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -85,12 +85,30 @@ pub fn run(plan: &Plan, progress: &ProgressBar) -> Result<Report> {
     }
     let mut counters = before;
     drive(plan, feeds, progress, &mut report, |_| {
-        let now = control.status().context("cannot read the daemon's status")?;
+        let now = status_again(&mut control, &connect).context("cannot read the daemon's status")?;
         let used = DaemonUse::between(&counters, &now);
         counters = now;
         Ok(used)
     })?;
     Ok(report)
+}
+
+/// How long a daemon that is restarted under the run may be away, as for the streams.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// The status, from a new daemon if the old one has gone.
+fn status_again(control: &mut Client, connect: &impl Fn() -> Result<Client>) -> Result<Status> {
+    let began = Instant::now();
+    loop {
+        match control.status() {
+            Err(Error::DaemonGone | Error::System { .. }) if began.elapsed() < AWAY => {}
+            other => return Ok(other?),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        if let Ok(new) = connect() {
+            *control = new;
+        }
+    }
 }
 
 /// Runs every feed to its end on a thread of its own; `daemon` is asked at the end of each epoch.

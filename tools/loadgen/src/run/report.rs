@@ -156,7 +156,7 @@ impl Report {
 }
 
 impl DaemonUse {
-    /// What was used between two readings; 0 where a daemon that was restarted counts from the start again.
+    /// What was used between two readings; of a daemon that was restarted in between, what it has used since.
     pub(super) fn between(before: &Status, after: &Status) -> Self {
         let of = |status: &Status| {
             let (store, cache, pool) = (
@@ -175,7 +175,8 @@ impl DaemonUse {
                 pool_hits: pool.hits,
             }
         };
-        let (a, b) = (of(before), of(after));
+        let nothing = Status::default();
+        let (a, b) = (of(if before.pid == after.pid { before } else { &nothing }), of(after));
         Self {
             cpu_seconds: (b.cpu_seconds - a.cpu_seconds).max(0.0),
             store_requests: b.store_requests.saturating_sub(a.store_requests),
