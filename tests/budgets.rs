@@ -103,11 +103,12 @@ fn large_records_in_a_pool_of_ordinary_size() {
 
 #[test]
 fn many_streams_share_a_tiny_pool_and_all_come_to_their_end() {
-    let daemon = Daemon::start(tiny());
+    // 124 blocks are for streams, four for each at the least.
+    let daemon = Daemon::start(tiny().with("pool.bytes", "8 MiB"));
     let data = daemon.dir().join("data");
     write_shards(&data, &[40; 6], |shard, record| tagged(shard, record, 4_000));
     let expected: Vec<_> = (0..6).flat_map(|s| (0..40).map(move |r| tagged(s, r, 4_000))).collect();
-    // More streams than the pool has blocks for; every second one is a rank of a pair.
+    // Every second one is a rank of a pair.
     let readers: Vec<_> = (0..24_u32)
         .map(|number| {
             let options = options(&pattern(&data)).epochs(2).job(format!("job {}", number / 2));
@@ -138,7 +139,7 @@ fn mixed_batches_come_through_a_pool_of_a_few_blocks_for_one_stream_and_for_many
     assert_eq!(daemon.records(&options(&pattern(&data))).len(), 240);
     for shuffle in [Shuffle::Blocks, Shuffle::Full] {
         // Twelve blocks are for streams. A batch of 120 records fills eight of them, and one more is needed to fill them.
-        for (size, streams) in [(120, 1), (120, 4), (8, 20)] {
+        for (size, streams) in [(120, 1), (120, 3), (8, 3)] {
             let options = options(&pattern(&data)).shuffle(shuffle).batch_size(size).epochs(2);
             let streams: Vec<_> = (0..streams).map(|_| daemon.open(&options)).collect();
             let readers: Vec<_> =
@@ -159,6 +160,35 @@ fn mixed_batches_come_through_a_pool_of_a_few_blocks_for_one_stream_and_for_many
     let error = failure(&daemon, &options(&pattern(&data)).shuffle(Shuffle::Full).batch_size(200));
     assert_eq!(error.code, ErrorCode::ResourceExhausted, "{error}");
     daemon.wait_until_idle();
+}
+
+#[test]
+fn more_streams_than_the_pool_has_room_for_are_refused_and_ranks_that_wait_for_each_other_go_on() {
+    let daemon = Daemon::start(tiny());
+    let data = daemon.dir().join("data");
+    write_shards(&data, &[40; 6], |shard, record| tagged(shard, record, 4_000));
+    for shuffle in [Shuffle::Sequential, Shuffle::Blocks] {
+        let options = options(&pattern(&data)).batch_size(2).epochs(2).shuffle(shuffle);
+        let mut streams: Vec<_> = (0..3).map(|rank| daemon.open(&options.clone().rank(rank, 3))).collect();
+        let error = failure(&daemon, &options);
+        assert_eq!(error.code, ErrorCode::ResourceExhausted);
+        assert!(
+            error.to_string().contains("3 streams are open")
+                && error.to_string().contains("raise pool.bytes")
+        );
+        // A barrier behind every batch; each rank holds its own until it has the next.
+        let mut held: Vec<_> = Vec::new();
+        loop {
+            let batches: Vec<_> =
+                streams.iter_mut().map(|stream| stream.next_batch_within(LIMIT).expect("a batch")).collect();
+            if batches.iter().all(Option::is_none) {
+                break;
+            }
+            held = batches;
+        }
+        drop((held, streams));
+        daemon.wait_until_idle();
+    }
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Leases {
         Self { blocks: ByteBudget::new(blocks), streams: Arc::default(), returns: watch::Sender::new(0) }
     }
 
+    /// Number of streams that have an account.
+    pub fn streams(&self) -> u64 {
+        self.streams.load(Relaxed)
+    }
+
     /// Opens an account for a stream.
     pub fn open(&self) -> Lease {
         self.streams.fetch_add(1, Relaxed);

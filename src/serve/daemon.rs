@@ -137,6 +137,7 @@ pub fn run(
     ready: impl FnOnce(&Started),
     stop: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
+    raise_open_files();
     let start = |what| move |source| DaemonError::Start { what, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.serve.threads)
@@ -159,6 +160,17 @@ pub fn run(
     engine.threads.shutdown();
     engine.ring.shutdown();
     outcome
+}
+
+/// Takes as many descriptors as the system allows: a stream needs five, a connection to the store one, a shard in use one.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::warn!(%error, limit = limit.current, "the limit on open files cannot be raised");
+    }
 }
 
 /// Everything below the sockets.

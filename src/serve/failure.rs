@@ -42,6 +42,18 @@ pub enum StreamFailure {
         /// Blocks that streams may hold.
         limit: u64,
     },
+    /// There are as many streams as the pool has room for.
+    #[error(
+        "{streams} streams are open, and the pool has room for no more: it holds {limit} blocks of {block_bytes} bytes for streams"
+    )]
+    PoolShared {
+        /// Open streams.
+        streams: u64,
+        /// Blocks that streams may hold.
+        limit: u64,
+        /// Bytes of a block.
+        block_bytes: u64,
+    },
     /// The dataset has no records, or none for this job.
     #[error("{message}")]
     Empty {
@@ -107,12 +119,36 @@ impl StreamFailure {
             Self::Violation(_) => {
                 (ErrorCode::Protocol, "use the client library of the daemon's version".to_owned())
             }
+            Self::System { cause, .. } if is_out_of_files(cause) => {
+                (ErrorCode::ResourceExhausted, OUT_OF_FILES.to_owned())
+            }
             Self::System { .. } => (ErrorCode::Internal, String::new()),
+            Self::PoolShared { streams, block_bytes, .. } => {
+                let wanted = (streams + 1) * BLOCKS_PER_STREAM * block_bytes * 2;
+                (
+                    ErrorCode::ResourceExhausted,
+                    format!("raise pool.bytes to at least {wanted}, or open fewer streams"),
+                )
+            }
         };
         wire.set_code(code);
         wire.hint = hint;
         wire
     }
+}
+
+/// Blocks that every stream must be able to hold at the same time as all others, or ranks that wait for each other might
+/// wait for ever: a batch at work and the next one, each over a border.
+pub(super) const BLOCKS_PER_STREAM: u64 = 4;
+
+/// What to do when descriptors run out. The soft limit has been raised at the start.
+pub(super) const OUT_OF_FILES: &str =
+    "raise the limit on open files: LimitNOFILE of the service, or ulimit -Hn";
+
+/// Whether a call failed for want of descriptors.
+pub(super) fn is_out_of_files(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn source_code(error: &SourceError) -> ErrorCode {

@@ -1,5 +1,6 @@
 //! The socket: made safely, accepted from, removed at the end.
 
+use super::failure::{OUT_OF_FILES, is_out_of_files};
 use super::session::{Session, Shared};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
@@ -40,10 +41,12 @@ impl Listener {
     /// Accepts clients for ever; dropping the future ends all sessions.
     pub(super) async fn serve(&self, shared: Arc<Shared>) {
         let mut sessions = JoinSet::new();
+        let mut refusing = false;
         loop {
             tokio::select! {
                 accepted = self.socket.accept() => match accepted {
                     Ok((socket, _)) => {
+                        refusing = false;
                         let session = Session::new(socket, Arc::clone(&shared));
                         sessions.spawn(async move {
                             if let Err(error) = session.run().await {
@@ -52,8 +55,11 @@ impl Listener {
                         });
                     }
                     Err(error) => {
-                        // Out of descriptors: those who are connected are served on, and it is tried again later.
-                        tracing::error!(%error, "cannot accept a client");
+                        // Those who are connected are served on, and it is tried again later. Said once for each time.
+                        if !std::mem::replace(&mut refusing, true) {
+                            let hint = if is_out_of_files(&error) { OUT_OF_FILES } else { "" };
+                            tracing::error!(%error, hint, "cannot accept clients");
+                        }
                         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
                     }
                 },

@@ -2,7 +2,7 @@
 
 use super::batch::Held;
 use super::datasets::Dataset;
-use super::failure::StreamFailure;
+use super::failure::{BLOCKS_PER_STREAM, StreamFailure};
 use super::jobs::{JobName, Member};
 use super::registry::Opening;
 use super::resume;
@@ -25,6 +25,11 @@ pub(super) async fn open_stream(
     uid: u32,
 ) -> Result<(Stream, v1::StreamOpened, StreamDescriptors), StreamFailure> {
     let (deal, shuffle) = checked(open)?;
+    let (streams, limit) = (shared.leases.streams(), shared.leases.limit());
+    if (streams + 1) * BLOCKS_PER_STREAM > limit {
+        let block_bytes = shared.loader.block_bytes();
+        return Err(StreamFailure::PoolShared { streams, limit, block_bytes });
+    }
     let dataset = shared.datasets.resolve(&open.dataset, &shared.loader).await?;
     let (known, loader) = (Arc::clone(&dataset), shared.loader.clone());
     let total = tokio::task::spawn_blocking(move || known.count(&loader)).await.ok().flatten();

@@ -19,6 +19,8 @@ pub(super) enum Waits {
     Trainer = 3,
     /// The stream's share of the pool is used up by batches that the trainer keeps.
     Leases = 4,
+    /// All that the pool has for streams is held by others.
+    Pool = 6,
     /// The stream is over; the trainer still holds batches.
     End = 5,
 }
@@ -31,12 +33,13 @@ impl Waits {
             Self::Blocks => "blocks",
             Self::Trainer => "trainer",
             Self::Leases => "leases: the trainer holds too many batches",
+            Self::Pool => "pool: other streams hold all of it; raise pool.bytes",
             Self::End => "end",
         }
     }
 
     fn of(number: u8) -> Self {
-        [Self::Nothing, Self::Store, Self::Blocks, Self::Trainer, Self::Leases, Self::End]
+        [Self::Nothing, Self::Store, Self::Blocks, Self::Trainer, Self::Leases, Self::End, Self::Pool]
             .into_iter()
             .find(|waits| *waits as u8 == number)
             .unwrap_or(Self::Nothing)

@@ -81,7 +81,6 @@ impl Stream {
             } else if let Some(end) = line.end.take() {
                 return end;
             } else if line.lacks_leases {
-                self.entry.info.set_waits(Waits::Leases);
                 self.wait_for_returns().await?;
             } else {
                 self.wait_for_room().await?;

@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
@@ -27,6 +28,9 @@ use tokio::sync::watch;
 pub(super) const RING_BYTES: u64 = 256 << 10;
 /// Entries of the return ring: batches that can be out at the same time.
 pub(super) const RETURN_ENTRIES: u64 = 4096;
+
+/// How long a stream that holds nothing waits for others before the log says so.
+const STARVING: Duration = Duration::from_secs(10);
 
 /// One stream.
 #[derive(Debug)]
@@ -45,6 +49,7 @@ pub(super) struct Stream {
     writer: BatchWriter,
     payload: Vec<u8>,
     member: Option<Member>,
+    told_of_starving: bool,
     /// Places behind the batches that were sent and not yet taken.
     marks: VecDeque<Mark>,
 }
@@ -92,6 +97,7 @@ impl Stream {
             writer: BatchWriter::default(),
             payload: Vec::new(),
             member,
+            told_of_starving: false,
             marks: VecDeque::new(),
         };
         Ok((stream, passed))
@@ -189,18 +195,30 @@ impl Stream {
             if needs.try_lease(&mut self.held, self.loader.block_bytes())? {
                 return Ok(());
             }
-            self.entry.info.set_waits(Waits::Leases);
             self.wait_for_returns().await?;
         }
     }
 
     /// Waits until this client or another gives something back.
     async fn wait_for_returns(&mut self) -> Result<(), Violation> {
+        let starved = self.held.lease().held() == 0;
+        self.entry.info.set_waits(if starved { Waits::Pool } else { Waits::Leases });
+        let told = std::mem::take(&mut self.told_of_starving);
         if self.producer.arm(1)? {
             tokio::select! {
                 () = woken(&self.wake) => {}
                 // The sender lives in the lease.
                 _ = self.returns.changed() => {}
+                () = tokio::time::sleep(STARVING), if starved && !told => {
+                    let info = &self.entry.info;
+                    tracing::warn!(
+                        stream = info.id, job = info.about.job, rank = info.about.rank,
+                        blocks = self.held.lease().limit(),
+                        "other streams hold all blocks that the pool has for streams; if they wait for this one, \
+                         none will go on: raise pool.bytes, or lower the batch size"
+                    );
+                    self.told_of_starving = true;
+                }
             }
             self.producer.disarm();
         }
