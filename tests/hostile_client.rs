@@ -367,6 +367,65 @@ fn requests_that_make_no_sense_are_refused_by_name_and_the_connection_stays() {
 }
 
 #[test]
+fn tokens_that_name_no_place_are_refused_and_odd_ones_do_no_harm() {
+    let daemon = daemon();
+    let dataset = vec![pattern(&daemon.dir().join("data"))];
+    for shuffle in [1, 2, 3, 4] {
+        let open = OpenStream {
+            dataset: dataset.clone(),
+            batch_size: 16,
+            world_size: 1,
+            epochs: 2,
+            shuffle,
+            ..OpenStream::default()
+        };
+        let ask = |open: OpenStream| {
+            let mut raw = Raw::greet(&daemon);
+            raw.send(&Request { body: Some(request::Body::Open(open)) });
+            (raw.receive().expect("an answer"), raw)
+        };
+        if shuffle == 4 {
+            // Its counts must be known.
+            assert_eq!(daemon.records(&options(&daemon)).len(), 592);
+        }
+        let (reply::Body::Opened(opened), _) = ask(open.clone()) else { panic!("not opened") };
+        let token = opened.start.expect("a token");
+        let max = u64::MAX;
+        let refused = [
+            v1::ResumeToken { position: max, ..token.clone() },
+            v1::ResumeToken { epoch: max, ..token.clone() },
+            v1::ResumeToken { batch: max, ..token.clone() },
+            v1::ResumeToken { slot: 3, position: 9, ..token.clone() },
+            v1::ResumeToken { slot_position: 10, position: 9, ..token.clone() },
+            v1::ResumeToken { content: Vec::new(), ..token.clone() },
+            v1::ResumeToken { shuffle: 99, ..token.clone() },
+            v1::ResumeToken { mixing: Some(v1::Mixing { shards: max, run: 0, window: 0 }), ..token.clone() },
+            v1::ResumeToken { parts: 7, chunk: max, ..token.clone() },
+        ];
+        for token in refused {
+            let (reply, _) = ask(OpenStream { resume: Some(token.clone()), ..open.clone() });
+            let reply::Body::Error(error) = reply else { panic!("{token:?}: {reply:?}") };
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error:?}");
+        }
+        // Past the end of the last epoch, or where no record is: the end comes, or an error, and no harm.
+        for token in [
+            v1::ResumeToken { epoch: 2, ..token.clone() },
+            v1::ResumeToken { epoch: 1, position: 599, ..token.clone() },
+            v1::ResumeToken { slot: 2, slot_position: 599, position: 600, ..token.clone() },
+        ] {
+            let (reply, raw) = ask(OpenStream { resume: Some(token), ..open.clone() });
+            assert!(matches!(reply, reply::Body::Opened(_) | reply::Body::Error(_)));
+            drop(raw);
+        }
+        // The largest numbers that a shuffle may be asked for.
+        let mixing = Some(v1::Mixing { shards: max, run: max, window: max });
+        let (reply, _raw) = ask(OpenStream { mixing, ..open.clone() });
+        assert!(matches!(reply, reply::Body::Opened(_)), "{reply:?}");
+    }
+    assert_unharmed(&daemon);
+}
+
+#[test]
 fn a_client_stopped_in_mid_read_holds_its_share_and_nothing_more() {
     let daemon = daemon();
     let stopped: Vec<RawStream> = (0..6).map(|_| RawStream::open(&daemon, 0)).collect();

@@ -25,9 +25,11 @@ pub(super) async fn open_stream(
     uid: u32,
 ) -> Result<(Stream, v1::StreamOpened, StreamDescriptors), StreamFailure> {
     let (deal, shuffle) = checked(open)?;
+    // Counted from here on, so that two that come at once do not both find the last room.
+    let lease = shared.leases.open();
     let (streams, limit) = (shared.leases.streams(), shared.leases.limit());
-    if (streams + 1) * BLOCKS_PER_STREAM > limit {
-        let block_bytes = shared.loader.block_bytes();
+    if streams * BLOCKS_PER_STREAM > limit {
+        let (streams, block_bytes) = (streams - 1, shared.loader.block_bytes());
         return Err(StreamFailure::PoolShared { streams, limit, block_bytes });
     }
     let dataset = shared.datasets.resolve(&open.dataset, &shared.loader).await?;
@@ -82,7 +84,7 @@ pub(super) async fn open_stream(
     let walk = Walk::new(shared.loader.clone(), plan, start);
     let ready = if open.ready == 0 { shared.ready } else { u64::from(open.ready).min(MAX_READY) };
     let id = entry.info.id;
-    let held = Held::new(shared.leases.open());
+    let held = Held::new(lease);
     let (stream, descriptors) = Stream::new(shared.loader.clone(), walk, held, entry, member, ready)?;
     let pool = &shared.loader.parts().pool;
     let opened = v1::StreamOpened {

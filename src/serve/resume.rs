@@ -105,12 +105,16 @@ pub(super) fn fits(found: &ResumeToken, own: &ResumeToken) -> Result<(), StreamF
     })
 }
 
+/// No epoch, position or batch of a real job is larger; sums of them stay far from overflowing.
+const LARGEST: u64 = 1 << 56;
+
 /// Whether a stream may start with a token that it brings.
 pub(super) fn check(found: &ResumeToken, own: &ResumeToken, dataset: &Dataset) -> Result<(), StreamFailure> {
     fits(found, own)?;
     let mark = place(found);
     let counted = dataset.counts().map(|counts| counts.iter().map(|count| count.good).sum::<u64>());
-    let beyond = counted.is_some_and(|total| mark.position > total);
+    let large = [mark.epoch, mark.position, mark.batch].iter().any(|&number| number > LARGEST);
+    let beyond = large || counted.is_some_and(|total| mark.position > total);
     if mark.slot > own.shards || mark.slot_position > mark.position || beyond {
         return Err(StreamFailure::Invalid {
             message: format!(
