@@ -171,7 +171,7 @@ const POOL: Section = Section {
             },
             default: "25 % of the memory that the control group or the machine allows, at least 64 MiB, at most \
                       64 GiB",
-            help: "Size of the pool. It counts as memory of the daemon's control group.",
+            help: "Size of the pool. It counts as memory of the daemon's control group. What is left beside prefetch.inflight_bytes is for streams: four blocks for each at the least.",
         },
         Key {
             name: "block_bytes",
