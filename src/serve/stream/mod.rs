@@ -42,13 +42,14 @@ pub(super) struct Stream {
     producer: Producer,
     wake: UnixStream,
     client: OwnedFd,
+    /// Before the entry: a stream that the status does not show any more has its place on disk.
+    member: Option<Member>,
     entry: Entry,
     ready: u64,
     sent: u64,
     returns: watch::Receiver<u64>,
     writer: BatchWriter,
     payload: Vec<u8>,
-    member: Option<Member>,
     told_of_starving: bool,
     /// Places behind the batches that were sent and not yet taken.
     marks: VecDeque<Mark>,
